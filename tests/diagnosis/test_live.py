@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.checks.diagnosis.history import Sample, Series
 from plumbline.checks.diagnosis.live import Live, know
-from plumbline.checks.diagnosis.rules.mostly_noise import LOOK, t_of_slope
+from plumbline.checks.diagnosis.rules.signal import LOOK, t_of_slope
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse

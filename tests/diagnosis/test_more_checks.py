@@ -9,7 +9,7 @@ import pytest
 from plumbline.checks.diagnosis.check import examine
 from plumbline.checks.diagnosis.history import Final, History, Sample, Series
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.diagnosis.rules.wrong_language import languages
+from plumbline.checks.diagnosis.rules.answers import languages
 from plumbline.records import Headline, Judged
 from plumbline.reports.findings import as_values, shown
 from tests.diagnosis.test_checks import STEPS, healthy, said, with_series

@@ -10,8 +10,7 @@ import numpy as np
 
 from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.rules import small_updates
-from plumbline.checks.diagnosis.rules.small_updates import ADAPTERS, FAR_OFF, FULL
+from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FAR_OFF, FULL, find_small_updates
 from plumbline.checks.preflight.before import Before, Check
 from plumbline.errors import PlumblineError
 from plumbline.policies.options import PretrainedModel
@@ -64,7 +63,7 @@ def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) 
     planned = [section.learning_rate * schedule(section.schedule, step, steps, warmup) for step in range(steps)]
     series = {"rate": Series(np.arange(1, steps + 1), np.array(planned))}
     history = History(origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps})
-    for finding in small_updates.look(history):
+    for finding in find_small_updates(history):
         yield replace(finding, what=f"{kind}: {finding.what}")
     if 2 * warmup > steps:
         yield Finding(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plumbline.checks.diagnosis.finding import Finding
-from plumbline.checks.diagnosis.rules.gain import FEW
+from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import Before, Check
 from plumbline.checks.preflight.prompts import Opened
 from plumbline.evaluation.statistics import Interval, detectable

@@ -1,0 +1,500 @@
+"""What answers look like: length, truncation, repetition, language."""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from plumbline.checks.diagnosis.check import Check, stood
+from plumbline.checks.diagnosis.facts import likely
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.diagnosis.history import History, Sample
+from plumbline.checks.diagnosis.trends import finite, trend
+from plumbline.config.overrides import read_own
+from plumbline.runs.evaluations import REFERENCE
+
+LENGTH_TIMES = 3.0
+SHORT = 0.2
+LENGTH_ENOUGH = 20
+
+
+def find_length(history: History) -> Iterator[Finding]:
+    """The length of completions runs away or shrinks to nothing, and the reward with it or in spite of it.
+
+    The first tenth of the steps against the last.
+    """
+    series = history["length"]
+    values = finite(series.values)
+    if len(values) < LENGTH_ENOUGH:
+        return
+    width = max(3, len(values) // 10)
+    first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
+    reward = trend(history["reward"].values)
+    if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
+        falls = reward.t < -2
+        yield Finding(
+            check="length",
+            level="warning" if falls or reward.t < 2 else "note",
+            what=f"completions grew from {first:.0f} to {last:.0f} tokens"
+            + ("" if reward.t >= 2 else " and earn no more for it"),
+            since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
+            evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
+            causes=likely(
+                history,
+                ("length is paid", lambda run: not paid(run)),
+                "wrong answers are charged less a token the longer they are (length in the loss)",
+                "the end of the text is no longer learnt",
+            ),
+            fix="charge length, or use a loss with a constant denominator",
+        )
+    elif first >= 5 and last < SHORT * first:
+        yield Finding(
+            check="length",
+            level="warning",
+            what=f"completions shrank from {first:.0f} to {last:.0f} tokens",
+            since=int(series.steps[np.argmax(series.values < SHORT * first)]),
+            evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
+            causes=("short answers earn as much: a cheat", "an end of text that is drawn too early"),
+            fix="look at the shortest completions and their rewards",
+        )
+
+
+def paid(history: History) -> bool:
+    """Whether length may be what is paid: the reward or a part of it rises with it."""
+    names = ("reward", *(f"part/{name}" for name in history.names("part/")))
+    return any(trend(history[name].values).t > 2 for name in names)
+
+
+LENGTH = Check(
+    name="length",
+    asks="whether completions grew or shrank out of measure",
+    needs=("length",),
+    look=find_length,
+)
+
+
+STRONG = 0.8
+"""The correlation within groups, in both halves of the run: length then explains two thirds of what is learnt from."""
+MOVED = 0.2
+"""Of the length at first."""
+LENGTH_PAID_ENOUGH = 64
+
+
+def find_length_paid(history: History) -> Iterator[Finding]:
+    """Length is what is paid: within groups the reward follows it, and it moves.
+
+    A task may want short answers, so it is a note: a reader of the reward must know that it is one of length.
+    """
+    half = len(history.samples) // 2
+    if half < LENGTH_PAID_ENOUGH:
+        return
+    early, late = _correlation(history.samples[:half]), _correlation(history.samples[half:])
+    series = history["length"]
+    line = trend(series.values if len(series) else _lengths(history.samples))
+    moved = line.last / max(line.first, 1.0) - 1
+    if (
+        min(abs(early), abs(late)) < STRONG
+        or early * late < 0
+        or moved * late < 0
+        or abs(line.t) < 3
+        or abs(moved) < MOVED
+    ):
+        return
+    longer = late > 0
+    yield Finding(
+        check="length-paid",
+        level="note",
+        what=f"within groups the reward follows length (correlation {late:+.2f}), and completions became "
+        f"{abs(moved):.0%} {'longer' if longer else 'shorter'}",
+        evidence={"correlation at first": round(early, 2), "at last": round(late, 2), "length": round(line.last, 1)},
+        causes=(f"{'long' if longer else 'short'} answers earn more whatever they say",),
+        fix="compare answers of equal length: does the reward tell them apart?",
+    )
+
+
+def _correlation(samples: Sequence[Sample]) -> float:
+    """Of length and reward, each less its group's mean; 0 where one of them does not vary."""
+    groups: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+    for one in samples:
+        if one.reward is not None and np.isfinite(one.reward):
+            groups[one.step, one.prompt].append((len(one.text), one.reward))
+    pairs = [np.array(pair) - np.mean(pair, axis=0) for pair in groups.values() if len(pair) > 1]
+    if not pairs:
+        return 0.0
+    length, reward = np.concatenate(pairs).T
+    scale = float(np.sqrt((length @ length) * (reward @ reward)))
+    return float(length @ reward) / scale if scale > 1e-12 else 0.0
+
+
+def _lengths(samples: Sequence[Sample]) -> np.ndarray:
+    return finite(np.array([len(one.text) for one in samples], dtype=np.float64))
+
+
+LENGTH_PAID = Check(
+    name="length-paid",
+    asks="whether the reward is one of length",
+    needs=("samples",),
+    look=find_length_paid,
+    live=False,
+)
+
+
+TRUNCATION_MOST, TRUNCATION_SOME = 0.9, 0.3
+WINDOW = 10
+
+
+def find_truncation(history: History) -> Iterator[Finding]:
+    """Completions at the ceiling: cut before they end, so what is judged is not what was meant.
+
+    Of the last window; and marks of completions that count as cut and are not.
+    """
+    series = history["truncated"]
+    last = series.last(WINDOW).values
+    last = last[np.isfinite(last)]
+    if len(last) < 3:
+        return
+    share, first = float(last.mean()), float(np.nanmean(series.values[:WINDOW]))
+    longest = _longest(history)
+    ceiling = history.settings.get("sampling.max_tokens")
+    shorter = len(longest) >= 5 and share > 0.05 and _under(longest, ceiling)
+    if shorter:
+        yield Finding(
+            check="truncation",
+            level="warning",
+            what=f"{share:.0%} of the completions count as cut by the limit, but the longest has {longest.max():.0f} "
+            "tokens "
+            f"at most and {longest.min():.0f} at least: no limit cut them",
+            evidence={"share": round(share, 3), "longest": float(longest.max()), "limit": ceiling},
+            causes=("the model ends with a second end-of-text token, which the trainer does not know",),
+            fix="give the trainer every id that ends a text (generation_config.eos_token_id)",
+        )
+    elif share >= TRUNCATION_SOME:
+        rose = share > first + 0.2
+        learns = not rose and _rises(history)
+        yield Finding(
+            check="truncation",
+            level=("warning" if learns else "fatal")
+            if share >= TRUNCATION_MOST and len(series) >= 5
+            else "note"
+            if learns
+            else "warning",
+            what=f"{share:.0%} of the completions of the last {len(last)} logged steps are cut by the limit"
+            + (f"; at first {first:.0%} were" if rose else "; the reward rises all the same" if learns else ""),
+            since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
+            evidence={"share": round(share, 3), "at first": round(first, 3), "limit": ceiling},
+            causes=likely(
+                history, ("length is paid, or not charged", lambda run: not paid(run)), "the end is never drawn"
+            )
+            if rose
+            else ("the limit is too low for this task", "the model never learnt to end: no SFT, or a wrong template"),
+            fix="raise the limit, or show answers that end in SFT",
+            change={"sampling.max_tokens": 2 * ceiling} if isinstance(ceiling, int) else {},
+        )
+
+
+def _rises(history: History) -> bool:
+    """Whether the reward rises: by a line, or from the first tenth to the last third, as where it rises at once."""
+    values = finite(history["reward"].values)
+    if len(values) < 12:
+        return trend(values).t > 3
+    first, last = values[: max(4, len(values) // 10)], values[-len(values) // 3 :]
+    error = (first.var() / len(first) + last.var() / len(last)) ** 0.5
+    return trend(values).t > 3 or bool(last.mean() - first.mean() > 4 * error)
+
+
+def _longest(history: History) -> np.ndarray:
+    """The longest completions of those steps of the last window in which some was cut for sure.
+
+    Where only every k-th step is logged, what is logged is a mean of k, and in some of those nothing may have been cut:
+    in all of them it was where more than 1 - 1/k of the completions were.
+    """
+    series, longest = history["truncated"].last(WINDOW), history["length_max"]
+    every = int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
+    sure = series.steps[series.values > 1 - 1 / max(every, 1)]
+    found = longest.values[np.isin(longest.steps, sure)]
+    # A length of half a token is a mean over batches, of which some had no answer at the limit.
+    return found[found == np.round(found)]
+
+
+def _under(longest: np.ndarray, ceiling: object) -> bool:
+    """Whether the longest completion of steps is below the ceiling; without a known one it would be the same in all."""
+    if isinstance(ceiling, int | float):
+        return bool(longest.max() < ceiling)
+    return bool(np.unique(longest).size > 0.8 * len(longest))
+
+
+TRUNCATION = Check(
+    name="truncation",
+    asks="whether completions are cut at the limit, or counted as cut though they are not",
+    needs=("truncated",),
+    look=find_truncation,
+    stops=lambda history, since: stood(30)(history, since) and trend(history["truncated"].values).t > -2,
+)
+
+
+DEGENERATE_OUTPUT_MANY, DEGENERATE_OUTPUT_MOST = 0.2, 0.5
+EQUAL = 0.01
+LONG, FEW = 60, 0.2
+"""Rows of four words, and the share of different ones: each comes five times and more. Tables have over half."""
+DEGENERATE_OUTPUT_LOOKED_AT = 2000
+"""Of the last completions."""
+_REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
+"""The same one to twelve characters twenty times in a row."""
+
+
+def find_degenerate_output(history: History) -> Iterator[Finding]:
+    """Completions that are no answers: empty, one sign over and over, or the same for every prompt.
+
+    The last tenth of the completions, at least 16 of them.
+    """
+    last = list(history.samples[-DEGENERATE_OUTPUT_LOOKED_AT:])
+    last = last[-max(16, len(last) // 2) :]
+    if len(last) < 8:
+        return
+    kinds = {
+        "empty": [one for one in last if not one.text.strip()],
+        "one piece of text over and over": [
+            one for one in last if _REPEATED.search(one.text[:4000]) or _loops(one.text[:4000])
+        ],
+    }
+    for what, found in kinds.items():
+        share = len(found) / len(last)
+        if share >= DEGENERATE_OUTPUT_MANY:
+            yield _finding(what, f"{share:.0%} of the last {len(last)} completions are {what}", share, found)
+    if (same := _same(last)) is not None:
+        share, found = same
+        what = "one text, whatever the prompt"
+        yield _finding(what, f"{share:.0%} of the last completions are {what}", share, found)
+
+
+def _finding(about: str, what: str, share: float, found: Sequence[Sample]) -> Finding:
+    rewarded = [one for one in found if (one.reward or 0) > 0.5]
+    return Finding(
+        check="degenerate-output",
+        level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
+        what=what + (f", for example {found[0].text.strip()[:40]!r}" if found[0].text.strip() else ""),
+        since=found[0].step,
+        evidence={"share": round(share, 3), "of these rewarded above .5": len(rewarded)},
+        samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
+        about=about,
+        causes=("a cheat that the reward pays",)
+        if len(rewarded) > len(found) / 2
+        else (
+            "weights that broke (too high a rate, NaN, wrong dtype)",
+            "a prompt template that the model does not know",
+        ),
+        fix="read these completions; go back to a checkpoint before them",
+    )
+
+
+def _loops(text: str) -> bool:
+    """Whether it says the same words again and again: of its rows of four few differ."""
+    words = text.split()
+    rows = list(zip(words, words[1:], words[2:], words[3:], strict=False))
+    return len(rows) >= LONG and len(set(rows)) < FEW * len(rows)
+
+
+def _same(last: Sequence[Sample]) -> tuple[float, list[Sample]] | None:
+    """The most frequent text, where it answers many different prompts and is no answer to them.
+
+    Many prompts may have one right answer: it earns much with some and little with others. One that earns the same with
+    all of them was not written for any.
+    """
+    prompts = len({one.prompt for one in last})
+    text, count = Counter(one.text.strip() for one in last).most_common(1)[0]
+    found = [one for one in last if one.text.strip() == text]
+    answered = len({one.prompt for one in found})
+    if prompts < 8 or not text or count / len(last) < DEGENERATE_OUTPUT_MANY or answered < max(5, 0.3 * prompts):
+        return None
+    earned = [one.reward for one in found if one.reward is not None]
+    return (count / len(last), found) if not earned or max(earned) - min(earned) < EQUAL else None
+
+
+DEGENERATE_OUTPUT = Check(
+    name="degenerate-output",
+    asks="whether completions are empty, repeat themselves, or are the same for every prompt",
+    needs=("samples",),
+    look=find_degenerate_output,
+    stops=stood(30),  # a base model may begin so, and learn what an answer is
+)
+
+
+IDENTICAL_SAMPLES_MOST = 0.6
+EARLY = 0.25
+"""Of the run: later a solved prompt may well be answered in one way."""
+
+
+def find_identical_samples(history: History) -> Iterator[Finding]:
+    """The completions of a group are one text from the first steps on: nothing is drawn, or all by one stream of draws.
+
+    Groups of at least three completions of the first quarter of the steps.
+    """
+    steps = sorted({sample.step for sample in history.samples})
+    early = set(steps[: max(1, round(EARLY * len(steps)))])
+    groups: dict[tuple[int, str], list[str]] = defaultdict(list)
+    for sample in history.samples:
+        if sample.step in early and sample.prompt:
+            groups[sample.step, sample.prompt].append(sample.text)
+    whole = {key: texts for key, texts in groups.items() if len(texts) >= 3}
+    same = [key for key, texts in whole.items() if len(set(texts)) == 1]
+    if len(whole) < 4 or len(same) / len(whole) < IDENTICAL_SAMPLES_MOST:
+        return
+    yield Finding(
+        check="identical-samples",
+        level="fatal",
+        what=f"in {len(same)} of {len(whole)} groups of the first steps all completions are the same text",
+        since=min(same)[0],
+        evidence={"groups": len(whole), "with one text": len(same)},
+        samples=tuple(key[1][:80] for key in same[:3]),
+        causes=(
+            "a temperature near 0",
+            "one seed for every copy of a prompt",
+            "an order of positions that is not drawn",
+        ),
+        fix="draw at the temperature 1, each copy with its own random numbers",
+        change={"sampling.temperature": 1.0},
+    )
+
+
+IDENTICAL_SAMPLES = Check(
+    name="identical-samples",
+    asks="whether the completions of a group are all the same from the start",
+    needs=("samples",),
+    look=find_identical_samples,
+    explains=("no-signal", "zero-variance-groups", "dead-part", "entropy", "degenerate-output"),
+)
+
+
+_TABLE = read_own(Path(__file__).with_name("languages.yaml"))
+_WORDS = {name: frozenset(words) for name, words in _TABLE["words"].items()}
+_SCRIPTS = {begins: name for name, beginnings in _TABLE["scripts"].items() for begins in beginnings}
+HITS, WRONG_LANGUAGE_TIMES = 4, 2
+"""Frequent words that a text must have of a language, and how many times as many as of the next one."""
+MIXED = 0.05
+"""Of a text's letters, that must be of a script: a name or a quotation has fewer, and a whole text nearly all."""
+WRONG_LANGUAGE_SOME, WRONG_LANGUAGE_MANY = 0.3, 0.7
+"""Share of completions in a language that is not expected. Answers of the two real multi-task runs of the documents
+have 1 % at most."""
+USUAL = 0.05
+"""Share of the references from which on a language is expected."""
+WRONG_LANGUAGE_LOOKED_AT = 400
+
+
+def find_wrong_language(history: History) -> Iterator[Finding]:
+    """Completions in another language than the gold answers, or than those of the first steps.
+
+    The last tenth, against gold answers; without them against the first tenth; and prompts against completions.
+    """
+    last = _last(history.samples, -1)
+    found = [(one, languages(one.text)) for one in last]
+    golds = [
+        row.completion
+        for one in history.finals
+        if (one.stage, one.mode) == (REFERENCE, "oracle")
+        for row in one.evaluation.rows
+    ]
+    against, expected = "gold answers", _expected(golds[:WRONG_LANGUAGE_LOOKED_AT])
+    if not expected:
+        against, expected = "those of the first steps", _expected([one.text for one in _last(history.samples, 1)])
+    wrong = [one for one, there in found if there - expected]
+    share = len(wrong) / max(len(found), 1)
+    if expected and len(found) >= 16 and share >= WRONG_LANGUAGE_SOME:
+        names = Counter(name for _, there in found for name in there - expected)
+        yield Finding(
+            check="wrong-language",
+            level="fatal" if share >= WRONG_LANGUAGE_MANY and against == "gold answers" else "warning",
+            what=f"{share:.0%} of the last {len(found)} completions are in {names.most_common(1)[0][0]}, wholly or in "
+            f"part; {against} are in {', '.join(sorted(expected))}",
+            since=wrong[0].step,
+            evidence={"share": round(share, 3), **names},
+            samples=tuple(dict.fromkeys(one.prompt[:80] for one in wrong[:3])),
+            causes=("no part of the reward looks at the language", "a base model that hardly knows the language"),
+            fix="pay for the language of the answer, or take a model that was trained on it",
+        )
+
+
+def languages(text: str) -> set[str]:
+    """What a text is written in: the language of its frequent words, where they decide, and scripts with a share of its
+    letters. Empty for data, code and a few words.
+    """
+    text = text[:2000]
+    counts = Counter(word for word in re.findall(r"[^\W\d_]+", text.lower()))
+    hits = Counter({name: sum(counts[word] for word in words) for name, words in _WORDS.items()})
+    (best, most), (_, second) = hits.most_common(2)
+    found = {best} if most >= HITS and most >= WRONG_LANGUAGE_TIMES * second else set()
+    letters = [letter for letter in text if letter.isalpha()]
+    scripts = Counter(script for letter in letters if ord(letter) > 0x370 and (script := _script(letter)))
+    return found | {name for name, count in scripts.items() if count >= max(HITS, MIXED * len(letters))}
+
+
+@cache
+def _script(letter: str) -> str | None:
+    return _SCRIPTS.get(unicodedata.name(letter, "").partition(" ")[0])
+
+
+def _expected(texts: Sequence[str]) -> set[str]:
+    """The languages of texts, where a third of them can be told."""
+    each = [languages(text) for text in texts]
+    if len(each) < 16 or sum(map(bool, each)) < len(each) / 3:
+        return set()
+    counts = Counter(name for names in each for name in names)
+    return {name for name, count in counts.items() if count >= USUAL * len(each)}
+
+
+def _last(samples: Sequence[Sample], end: int) -> Sequence[Sample]:
+    """A tenth of the completions from the beginning (1) or the end (-1), at least 16 and at most
+    `WRONG_LANGUAGE_LOOKED_AT` of them, drawn evenly.
+    """
+    count = max(16, len(samples) // 10)
+    some = samples[:count] if end > 0 else samples[-count:]
+    return some[:: -(-len(some) // WRONG_LANGUAGE_LOOKED_AT) or 1]
+
+
+WRONG_LANGUAGE = Check(
+    name="wrong-language",
+    asks="whether completions are in another language than gold answers or the first completions",
+    needs=("samples",),
+    look=find_wrong_language,
+)
+
+
+GOES_ON_SOME = 0.2
+_END = r"(?:<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<\|end_of_text\|>|<end_of_turn>|</s>|<eos>|<\|end\|>)"
+_AFTER = re.compile(
+    _END + r"\s*(?!\s|" + _END + r"|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<s>|<pad>|\[PAD\])\S"
+)
+"""An end, and then neither another one nor the beginning of a turn (of an episode of several)."""
+
+
+def find_goes_on(history: History) -> Iterator[Finding]:
+    """Completions that go on after their end: the mark that ends a text is not one that stops the sampler.
+
+    The last half of the completions. Most trainers store them without such marks; then there is nothing to see.
+    """
+    last = history.samples[len(history.samples) // 2 :][-2000:]
+    found = [one for one in last if _AFTER.search(one.text)]
+    if len(last) < 16 or len(found) < GOES_ON_SOME * len(last):
+        return
+    share = len(found) / len(last)
+    yield Finding(
+        check="goes-on",
+        level="warning",
+        what=f"{share:.0%} of the last {len(last)} completions go on after a mark that ends a text",
+        since=found[0].step,
+        evidence={"share": round(share, 3)},
+        samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
+        causes=("the template ends an answer with a mark that the sampler does not stop at",),
+        fix="give sampler and trainer every id that ends a text (generation_config.eos_token_id)",
+    )
+
+
+GOES_ON = Check(
+    name="goes-on",
+    asks="whether completions go on after a mark that ends a text",
+    needs=("samples",),
+    look=find_goes_on,
+)

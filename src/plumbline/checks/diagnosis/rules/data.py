@@ -1,0 +1,324 @@
+"""What is asked: prompts cut, repeated, seen before, too few; rows lost at a resume."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+
+from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.diagnosis.history import History
+
+SOME = 0.05
+"""Share of the prompts. What is looked for is written by a program, so it is in all of them or in none."""
+COMMON = 12
+"""Characters that most prompts begin or end with, from which on it is a template's and no chance."""
+LONGEST = 90
+"""Percentile of the lengths of whole prompts, over which those that lack a template's beginning or end are cut."""
+EQUAL = 1.6
+"""The longest of the cut ones over the shortest, in characters: tokens of one text have more of them than another's."""
+_BEGIN = r"(<s>|<\|begin_of_text\|>|<bos>|<\|startoftext\|>|<\|begin▁of▁sentence\|>|\[gMASK\]<sop>)"
+_TWICE = re.compile(_BEGIN + r"\s*\1")
+_MARKS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "[INST]", "<|user|>", "### Instruction", "<|turn>")
+"""What only one template of chats has."""
+
+
+def find_prompts(history: History) -> Iterator[Finding]:
+    """Prompts as a trainer stored them: begun twice, written by two templates, or cut.
+
+    Each different prompt once, in the order in which they came.
+    """
+    prompts = list(dict.fromkeys(one.prompt for one in history.samples))
+    series = history["prompts_cut"]
+    cut = series.values[np.isfinite(series.values)]
+    if len(cut) and cut.mean() >= SOME:
+        yield _cut(f"{cut.mean():.0%} of the prompts are as long as the limit", float(cut.mean()), [])
+    if len(prompts) < 8:
+        return
+    twice = [prompt for prompt in prompts if _TWICE.search(prompt[:4000])]
+    if len(twice) >= SOME * len(prompts):
+        yield Finding(
+            check="prompts",
+            level="warning",
+            what=f"{len(twice) / len(prompts):.0%} of the prompts begin with the mark of the beginning twice",
+            evidence={"share": round(len(twice) / len(prompts), 3)},
+            samples=tuple(prompt[:80] for prompt in twice[:3]),
+            causes=("the chat template writes the mark, and the tokenizer adds another",),
+            fix="tokenize what the template wrote with add_special_tokens=False",
+        )
+    yield from _drift(prompts)
+    for end, name in ((1, "beginning"), (-1, "end")):
+        if (lacking := _lacking([prompt[::end] for prompt in prompts])) is not None and not len(cut):
+            found = [prompts[at] for at in lacking]
+            share = len(found) / len(prompts)
+            yield _cut(
+                f"{share:.0%} of the prompts, the longest ones, lack the {name} that the others have", share, found
+            )
+
+
+def _cut(what: str, share: float, found: Sequence[str]) -> Finding:
+    return Finding(
+        check="prompts",
+        level="warning",
+        what=f"{what}: they are cut",
+        evidence={"share": round(share, 3)},
+        samples=tuple(prompt[:80] for prompt in found[:3]),
+        causes=("the limit of a prompt's length",),
+        fix="raise the limit, or leave out the prompts that do not fit",
+    )
+
+
+def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
+    """Whether the marks of the early prompts and the late ones are those of two templates."""
+    marks = [frozenset(mark for mark in _MARKS if mark in prompt) for prompt in prompts]
+    third = max(4, len(marks) // 3)
+    early, late = set(marks[:third]), set(marks[-third:])
+    if early & late:
+        return
+    changed = next(at for at, one in enumerate(marks) if one in late)
+    yield Finding(
+        check="prompts",
+        level="warning",
+        what="prompts were written by one template at first and by another at last: "
+        f"{_named(early)}, then {_named(late)}",
+        evidence={"prompts before": changed, "prompts": len(prompts)},
+        samples=(prompts[0][:80], prompts[-1][:80]),
+        causes=("a run that was resumed with another tokenizer or template",),
+        fix="begin again under one template, the one of SFT and of the evaluation",
+    )
+
+
+def _named(kinds: set[frozenset[str]]) -> str:
+    return " or ".join(sorted(", ".join(sorted(kind)) or "no mark" for kind in kinds))
+
+
+def _lacking(prompts: Sequence[str]) -> list[int] | None:
+    """Where the prompts are that do not begin as most do; None unless they look cut.
+
+    What a limit of tokens cut is about equally long, longer than nearly all others, and begins anywhere.
+    """
+    # Of a sorted list the half in the middle begins alike if its two ends do.
+    ends = sorted(prompts)[len(prompts) // 4 :: len(prompts) // 2][:2]
+    begins = ends[0][:COMMON]
+    if len(begins) < COMMON or not ends[1].startswith(begins):
+        return None
+    without = [at for at, prompt in enumerate(prompts) if not prompt.startswith(begins)]
+    if not SOME * len(prompts) <= len(without) <= len(prompts) / 2:
+        return None
+    whole = [len(prompt) for prompt in prompts if prompt.startswith(begins)]
+    lengths = [len(prompts[at]) for at in without]
+    _, alike = Counter(prompts[at][:COMMON] for at in without).most_common(1)[0]
+    long = min(lengths) >= np.percentile(whole, LONGEST) and max(lengths) <= EQUAL * min(lengths)
+    return without if long and (alike == 1 or alike < len(without) / 4) else None
+
+
+PROMPTS = Check(
+    name="prompts",
+    asks="whether prompts begin twice, were written by two templates, or are cut",
+    needs=("prompts|prompts_cut",),
+    look=find_prompts,
+)
+
+
+SHARE = 0.3
+"""Of the draws, over which of a prompt that had come often enough. Where every prompt is drawn anew out of all (with
+replacement) 0.27 are over the epochs at most, and over what is usual among the prompts."""
+FEW = 8
+"""Different prompts, under which a run may be meant so."""
+ENOUGH = 40
+IN_ORDER = 16
+"""Draws in a row that follow the prompts that they once followed: of 32 prompts in a new order that is no chance."""
+
+
+def find_repeated_prompts(history: History) -> Iterator[Finding]:
+    """Prompts that come again before the others came: a resume that began the data again, duplicates, file order.
+
+    Draws of each prompt against the epochs; then steps that have the prompts of earlier ones in the same order.
+    """
+    by_step = _drawn(history)
+    draws = Counter(prompt for prompts in by_step.values() for prompt in prompts)
+    total, epochs = sum(draws.values()), history["epoch"].values
+    several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
+    if total >= ENOUGH and len(epochs) and np.isfinite(epochs[-1]) and epochs[-1] > 0 and not several:
+        allowed = ceil(round(float(epochs[-1]), 3))
+        # Not all trainers mean the same by an epoch; then all prompts come about equally often.
+        usual = int(np.percentile(list(draws.values()), 10)) + 1
+        often = allowed if len(draws) < FEW else max(allowed, usual)
+        again = sum(max(0, count - often) for count in draws.values())
+        if again > SHARE * total:
+            yield Finding(
+                check="repeated-prompts",
+                level="warning" if len(draws) >= FEW else "note",
+                what=f"in {epochs[-1]:.2f} epochs {total} prompts were drawn, and only {len(draws)} of them differ: "
+                f"{again} draws were of a prompt that had come {often} time{'s' if often > 1 else ''}",
+                evidence={"draws": total, "different": len(draws), "epochs": float(epochs[-1])},
+                samples=tuple(prompt[:80] for prompt, _ in draws.most_common(3)),
+                causes=("the data have duplicates", "a resume began the data anew", "a prompt that is no whole one"),
+                fix="count the different prompts of the data; resume with the place in them",
+            )
+            return
+    yield from _in_order(by_step)
+
+
+def _drawn(history: History) -> dict[int, list[str]]:
+    """The different prompts of each step; without steps that use old rollouts again, which TRL then stores again."""
+    rows: dict[int, list[tuple[str, str]]] = {}
+    for one in history.samples:
+        if one.prompt:
+            rows.setdefault(one.step, []).append((one.prompt, one.text))
+    steps = sorted(rows)
+    again = {now for before, now in pairwise(steps) if rows[before] == rows[now]}
+    return {step: list(dict.fromkeys(prompt for prompt, _ in rows[step])) for step in steps if step not in again}
+
+
+def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
+    """The longest stretch of draws each of which came before, after the same prompt as now."""
+    draws = [(step, prompt) for step in sorted(by_step) for prompt in by_step[step]]
+    last: dict[str, int] = {}
+    now, longest, begins, whence = 0, 0, 0, 0
+    for at, (_, prompt) in enumerate(draws):
+        before = last.get(prompt)
+        now = now + 1 if before is not None and at and before and draws[before - 1][1] == draws[at - 1][1] else 0
+        if before is not None and now > longest:
+            longest, begins, whence = now, at - now, before - now
+        last[prompt] = at
+    if longest < IN_ORDER or len(last) < 2 * IN_ORDER:
+        return
+    whole = whence == 0 and begins >= len(last)
+    yield Finding(
+        check="repeated-prompts",
+        level="note" if whole else "warning",
+        what=f"from step {draws[begins][0]} on {longest + 1} prompts come in the order in which they came from step "
+        f"{draws[whence][0]} on" + (": the data are not shuffled anew" if whole else ""),
+        since=draws[begins][0],
+        evidence={"prompts": longest + 1, "as from": draws[whence][0], "different": len(last)},
+        causes=("rows in the order of the file", "one order for all epochs")
+        if whole
+        else ("a resume began the data anew",),
+        fix="shuffle in each epoch" if whole else "resume with the place in the data",
+    )
+
+
+REPEATED_PROMPTS = Check(
+    name="repeated-prompts",
+    asks="whether prompts come again before the others came, or in the same order",
+    needs=("samples",),
+    look=find_repeated_prompts,
+)
+
+
+def find_overlap(history: History) -> Iterator[Finding]:
+    """Examples that were trained on and evaluated on.
+
+    By their ids, for each held-out split of each task.
+    """
+    trained = {one.prompt for one in history.samples}
+    by_split: dict[str, set[str]] = {}
+    for final in history.finals:
+        if final.split != "train":
+            where = f"{final.task} {final.split}".strip()
+            by_split.setdefault(where, set()).update(row.id for row in final.evaluation.rows)
+    for where, ids in by_split.items():
+        if shared := sorted(ids & trained):
+            yield Finding(
+                check="overlap",
+                level="fatal",
+                what=f"{len(shared)} of {len(ids)} examples of {where} were trained on",
+                evidence={"shared": len(shared), "of": len(ids)},
+                samples=tuple(shared[:3]),
+                causes=("splits that are not disjoint", "an evaluation on a slice of the training rows"),
+                fix="evaluate on examples that no stage has seen",
+            )
+
+
+OVERLAP = Check(
+    name="overlap",
+    asks="whether examples that were trained on are evaluated on",
+    needs=("samples", "finals"),
+    look=find_overlap,
+    live=False,
+)
+
+
+LITTLE = 0.2
+"""Of an epoch; one team's log stopped at 0.135."""
+
+
+def find_coverage(history: History) -> Iterator[Finding]:
+    """How much of the data a run has seen: a plateau on a seventh of the prompts is no ceiling.
+
+    At the last step, of each task where there are several. Whether more would help nobody knows, so it is a note.
+    """
+    planned = history.settings.get("steps")
+    if history.last_step < 20 or (isinstance(planned, int) and history.last_step < 0.9 * planned):
+        return
+    for task in history.names("epoch/") or [""]:
+        series = history[f"epoch/{task}" if task else "epoch"]
+        values = series.values[np.isfinite(series.values)]
+        if not len(values) or values[-1] >= LITTLE:
+            continue
+        whole = round(history.last_step / max(float(values[-1]), 1e-9))
+        yield Finding(
+            check="coverage",
+            level="note",
+            what=f"{values[-1]:.1%} of the training prompts{f' of {task}' if task else ''} were seen in "
+            f"{history.last_step} steps",
+            since=int(series.steps[-1]),
+            evidence={"epochs": float(values[-1]), "steps for an epoch": whole},
+            causes=("few steps, or few prompts a step, for this much data",),
+            fix=f"before a plateau is called the model's limit, train longer: {whole} steps see each prompt once",
+            change={"rl.steps": whole},
+        )
+
+
+COVERAGE = Check(
+    name="coverage",
+    asks="what share of the training prompts was seen",
+    needs=("epoch",),
+    look=find_coverage,
+    live=False,
+)
+
+
+USUAL = 0.6
+"""Share of the windows that must have one length."""
+
+
+def find_window_cut(history: History) -> Iterator[Finding]:
+    """A resume within a window of rollouts: what was drawn for several steps is lost, and drawn anew by other weights.
+
+    TRL logs a reward where it draws, and in the steps that use the same rollouts again only the loss.
+
+    With every step logged, the steps with a reward are so many apart; a resume begins a window anew, wherever it is.
+    """
+    loss, reward = history["loss"].steps, history["reward"].steps
+    if history.origin != "trl" or len(reward) < 4 or len(loss) < 2 or (np.diff(loss) != 1).any():
+        return
+    apart = np.diff(reward)
+    lengths, counts = np.unique(apart, return_counts=True)
+    usual = int(lengths[np.argmax(counts)])
+    short = np.flatnonzero(apart < usual)
+    if usual < 2 or counts.max() < USUAL * len(apart) or not len(short):
+        return
+    at = [int(reward[one + 1]) for one in short]
+    yield Finding(
+        check="window-cut",
+        level="warning",
+        what=f"each batch of rollouts is used in {usual} steps, but that of step {int(reward[short[0]])} only in "
+        f"{int(apart[short[0]])}: the run was resumed at step {at[0]}, within a window",
+        since=at[0],
+        evidence={"window": usual, "cut": len(at)},
+        causes=("a checkpoint that was saved within a window (save_steps is no multiple of it)",),
+        fix=f"save every {usual} steps or a multiple: resumed elsewhere, a run goes another way than an unbroken one",
+    )
+
+
+WINDOW_CUT = Check(
+    name="window-cut",
+    asks="whether the run was resumed within a window of rollouts",
+    needs=("reward", "loss"),
+    look=find_window_cut,
+)

@@ -1,0 +1,545 @@
+"""What evaluations can tell: gain, plateau, noise, baselines, decoding, the end."""
+
+from collections.abc import Iterator
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.diagnosis.facts import level, likely, top
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.diagnosis.history import Final, History
+from plumbline.checks.diagnosis.outcome import Outcome, outcome
+from plumbline.checks.diagnosis.rules.policy import pairs
+from plumbline.checks.diagnosis.rules.steps import ADAPTERS, adapter_rate, highest_rate
+from plumbline.checks.diagnosis.trends import finite, noise_of_mean, order, trend
+from plumbline.errors import IncomparableError
+from plumbline.evaluation.comparison import compare
+from plumbline.evaluation.statistics import Interval, direction, mean_interval
+from plumbline.runs.evaluations import REFERENCE
+
+FEW = 50
+"""Examples: under them a difference of a tenth is rarely more than noise (a team read 25 as a regression)."""
+
+
+def find_gain(history: History) -> Iterator[Finding]:
+    """What the stage changed, against what its evaluation can tell from noise.
+
+    Each greedy evaluation of this stage against the one before it on the same examples.
+    """
+    for after, before in pairs(history):
+        where = f"{after.task} {after.split}".strip()
+        try:
+            compared = compare(before.evaluation, after.evaluation)
+        except IncomparableError as error:
+            yield Finding(
+                check="gain",
+                level="warning",
+                what=f"{before.stage} and {history.name} cannot be compared on {where}: {error}",
+                causes=("the metric or the examples changed between the stages",),
+                fix="evaluate both again under one version",
+            )
+            continue
+        change, way = compared.difference, direction(compared.difference, compared.p_value)
+        numbers = {"difference": change.mean, "low": change.low, "high": change.high, "n": change.n}
+        evidence = {**numbers, "p": compared.p_value}
+        if way == "fall":
+            yield Finding(
+                check="gain",
+                level="warning",
+                what=f"after {history.name} the greedy reward on {where} is lower: {change.mean:+.3f} "
+                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}",
+                evidence=evidence,
+                causes=("too high a rate for the signal there is", "what is paid in training is not what is evaluated"),
+                fix="compare the parts; lower the learning rate or take more answers a step",
+            )
+        elif way == "same":
+            seen = (change.high - change.low) / 2
+            yield Finding(
+                check="gain",
+                level="note",
+                what=f"on {where} {history.name} changed nothing that can be told from noise: {change.mean:+.3f} "
+                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}, p = {compared.p_value:.2g}"
+                + (f"; differences under {seen:.2f} are invisible to so few examples" if change.n < FEW else ""),
+                evidence=evidence,
+                fix=f"to see a difference of half its size take {4 * change.n} examples" if change.n < FEW else "",
+            )
+
+
+GAIN = Check(
+    name="gain",
+    asks="what the stage changed on held-out examples, and whether they are enough to tell",
+    needs=("finals",),
+    look=find_gain,
+    kinds=("rl", "sft"),
+    live=False,
+)
+
+
+CHANCE = 0.01
+"""Of one finding in evaluations that only jump about, however many names they have."""
+BLOCKS = 12
+
+
+def find_eval_disagrees(history: History) -> Iterator[Finding]:
+    """The training reward rises and the evaluation falls: what is paid is not what is wanted, or not there.
+
+    Evaluations are few and fall at once or slowly, so it is their order that counts, and a tenth of the height.
+    """
+    train = trend(history["reward"].values)
+    if train.t < 3 or train.last - train.first < 0.02:
+        return
+    names = [name for name in history.names("eval/") if not ("loss" in name or "length" in name or "/" in name)]
+    sure = NormalDist().inv_cdf(1 - CHANCE / max(1, len(names)))
+    for name in names:
+        series = history[f"eval/{name}"]
+        values = finite(series.values)
+        if len(values) < 4:
+            continue
+        down = order(np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))]))
+        best = int(np.argmax(values))
+        lost = float(values[best] - values[-1])
+        if down < -sure and lost > max(0.1 * abs(values[best]), 0.02):
+            yield Finding(
+                check="eval-disagrees",
+                level="warning",
+                what=f"the training reward rises ({train.first:.3f} to {train.last:.3f}) and eval/{name} falls "
+                f"({values[best]:.3f} to {values[-1]:.3f})",
+                since=int(series.steps[best]),
+                evidence={"training: t": round(min(train.t, 99.0), 1), "evaluation: z of its order": round(down, 1)},
+                about=name,
+                causes=likely(
+                    history,
+                    "a cheat that the reward pays",
+                    ("the training prompts are learnt by heart", lambda run: 0 < level(run["epoch"]) < 1),
+                    ("other prompts than those of the evaluation", lambda run: not 0 < level(run["epoch"]) < 1),
+                ),
+                fix=f"take the checkpoint of step {series.steps[best]}; read completions with the highest rewards",
+            )
+
+
+EVAL_DISAGREES = Check(
+    name="eval-disagrees",
+    asks="whether the evaluation falls while the training reward rises",
+    needs=("reward", "eval/"),
+    look=find_eval_disagrees,
+)
+
+
+FAR = 0.1
+
+
+def find_decoding(history: History) -> Iterator[Finding]:
+    """What is sampled and what is greedy tell two stories, or stages were asked in two ways.
+
+    Of the last stage, greedy against sampled; of each split and mode, the laws of its stages.
+    """
+    mine = {(one.task, one.split, one.mode): one for one in history.finals if one.stage == history.name}
+    for (task, split, mode), sampled in mine.items():
+        greedy = mine.get((task, split, "greedy"))
+        if mode != "sampled" or greedy is None:
+            continue
+        change = compare(greedy.evaluation, sampled.evaluation).difference
+        if min(abs(change.low), abs(change.high)) > FAR and change.low * change.high > 0:
+            better = "sampled" if change.mean > 0 else "greedy"
+            yield Finding(
+                check="decoding",
+                level="warning" if better == "sampled" else "note",
+                what=f"on {f'{task} {split}'.strip()} {better} answers earn {abs(change.mean):.3f} "
+                f"[{min(abs(change.low), abs(change.high)):.3f}, {max(abs(change.low), abs(change.high)):.3f}] more "
+                "than "
+                f"the others (n = {change.n})",
+                evidence={"greedy": greedy.evaluation.mean_reward, "sampled": sampled.evaluation.mean_reward},
+                causes=("greedy answers repeat themselves or end at once", "the likeliest answer is a wrong default")
+                if better == "sampled"
+                else ("a high temperature: few sampled answers are the likeliest one",),
+                fix="deploy with the law that was evaluated; say which one a figure is of",
+            )
+    yield from _laws(history)
+
+
+def _laws(history: History) -> Iterator[Finding]:
+    stages: dict[tuple[str, str, str], list[Final]] = {}
+    for one in history.finals:
+        if one.evaluation.sampling:
+            stages.setdefault((one.task, one.split, one.mode), []).append(one)
+    for (task, split, mode), found in stages.items():
+        laws = [one.evaluation.sampling for one in found]
+        differing = sorted({key for law in laws for key in law if any(other.get(key) != law[key] for other in laws)})
+        if differing:
+            yield Finding(
+                check="decoding",
+                level="warning",
+                what=f"{mode} answers to {f'{task} {split}'.strip()} were drawn in two ways: {', '.join(differing)} "
+                "differ "
+                f"between {' and '.join(one.stage for one in found)}",
+                evidence={
+                    one.stage: str({key: law.get(key) for key in differing})
+                    for one, law in zip(found, laws, strict=True)
+                },
+                causes=("the settings of the evaluation changed between the stages",),
+                fix="evaluate both again under one law",
+            )
+    trained, used = (
+        history.settings.get("sampling.steps"),
+        {steps for one in history.finals if isinstance(steps := one.evaluation.sampling.get("steps"), int)},
+    )
+    if isinstance(trained, int) and used and used != {trained}:
+        yield Finding(
+            check="decoding",
+            level="note",
+            what=f"training draws in {trained} denoising steps, evaluations in {', '.join(sorted(map(str, used)))}",
+            evidence={"training": trained},
+            causes=("evaluation.steps",),
+            fix="what is trained is the law with the steps of training",
+        )
+
+
+DECODING = Check(
+    name="decoding",
+    asks="whether greedy and sampled answers differ much, and whether all evaluations drew by one law",
+    needs=("finals",),
+    look=find_decoding,
+    kinds=("rl", "sft"),
+    live=False,
+)
+
+
+SHARE = 0.35
+"""Of the run, that must lie behind the plateau's beginning."""
+PLATEAU_ENOUGH = 8
+QUICK, PLATEAU_SURE = 8, 6.0
+"""Values of a rise that few of them may make by chance, and standard deviations that it must then be."""
+GROWTH = 0.1
+"""Of the rise before: what grows by more since then does not stand still."""
+PLATEAU_TOP = 0.95
+"""Of the most that can be earned, where that is known."""
+
+
+def find_plateau(history: History) -> Iterator[Finding]:
+    """The evaluation stopped rising: since when, and what else ended there.
+
+    Of the main evaluation where there are enough, else of the training reward: two lines that meet at a step, the
+    first rising, the second flat, where the first one, drawn on, leaves the values far below it.
+    """
+    name = "eval/reward" if len(history["eval/reward"]) >= PLATEAU_ENOUGH else "reward"
+    series = history[name]
+    good = np.isfinite(series.values)
+    steps, values = series.steps[good], series.values[good]
+    if len(values) < (PLATEAU_ENOUGH if name != "reward" else 5 * PLATEAU_ENOUGH):
+        return
+    places = np.arange(len(values))
+    found = min(range(3, round((1 - SHARE) * len(values))), key=lambda cut: _error(places, values, cut), default=None)
+    if found is None:
+        return
+    slope, start = np.polyfit(places[:found], values[:found], 1)
+    noise = float((_error(places, values, found) / max(len(values) - 4, 1)) ** 0.5)
+    after = values[found:]
+    rose, missing = float(slope * found), start + slope * places[found:] - after
+    growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
+    if rose < max(0.02, 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
+        return
+    if abs(growth) > 0.25 * slope * len(after) or growth > GROWTH * rose:
+        return
+    at, level = int(steps[found]), float(after.mean())
+    if found < QUICK and level - start < PLATEAU_SURE * noise:
+        return
+    yield Finding(
+        check="plateau",
+        level="note",
+        what=f"{name} rose from {start:.3f} to {level:.3f} until about step {at}, and has stayed there",
+        since=at,
+        evidence={"first": float(start), "plateau": level, "steps since": int(steps[-1] - at)},
+        causes=tuple(_plateau_causes(history, at, level)) or ("the model's limit on this task, or the reward's",),
+        fix="change what the first cause names, and nothing else",
+    )
+
+
+def _error(places: NDArray[np.int64], values: NDArray[np.float64], cut: int) -> float:
+    """The squared error of a line before a place and another from it on."""
+    total = 0.0
+    for part in (slice(None, cut), slice(cut, None)):
+        line = np.polyfit(places[part], values[part], 1)
+        total += float(((np.polyval(line, places[part]) - values[part]) ** 2).sum())
+    return total
+
+
+def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
+    rate, epoch, zero, entropy = history["rate"], history["epoch"], history["zero_std"], history["entropy"]
+    then = rate.since(at).values
+    if len(then) and np.nanmax(then) < 0.4 * np.nanmax(rate.values):
+        yield f"the learning rate was down to {np.nanmax(then) / np.nanmax(rate.values):.0%} of its highest by then"
+    if (highest := top(history)) is not None and level > PLATEAU_TOP * highest:
+        yield "the reward is at its ceiling"
+    if len(epoch) and 0 < epoch.values[-1] < 0.3:
+        yield f"only {epoch.values[-1]:.0%} of the prompts were seen"
+    if len(zero) and np.nanmean(zero.since(at).values) > 0.5:
+        yield f"{np.nanmean(zero.since(at).values):.0%} of the groups have equal rewards"
+    if len(entropy) and 0 <= np.nanmedian(entropy.since(at).values) < 0.01:
+        yield "answers are hardly varied any more (entropy)"
+
+
+PLATEAU = Check(
+    name="plateau",
+    asks="since when the reward has stood still, and what ended there",
+    needs=("reward",),
+    look=find_plateau,
+    live=False,
+)
+
+
+EVAL_NOISE_ENOUGH = 6
+EVAL_NOISE_SURE = 2.0
+"""Times the scatter of a point, that the last third must be above the first: both are means of two points or more."""
+
+
+def find_eval_noise(history: History) -> Iterator[Finding]:
+    """An evaluation that moves more from one time to the next than it rose: it cannot say which checkpoint is the best.
+
+    Of the main evaluation: how far its last third is above its first, in standard deviations of a point.
+    """
+    values = finite(history["eval/reward"].values)
+    if len(values) < EVAL_NOISE_ENOUGH:
+        return
+    third = len(values) // 3
+    rise = float(values[-third:].mean() - values[:third].mean())
+    noise = float(np.median(np.abs(np.diff(values))) / 0.6745 / 2**0.5)
+    if noise < 0.005 or abs(rise) > EVAL_NOISE_SURE * noise or values.max() - np.median(values) < noise:
+        return
+    yield Finding(
+        check="eval-noise",
+        level="note",
+        what=f"eval/reward scatters by {noise:.3f} from one evaluation to the next and rose by "
+        f"{rise:+.3f} in all: its best point ({values.max():.3f}) is the luckiest, not the best",
+        evidence={"scatter": noise, "rise": rise, "points": len(values)},
+        causes=("too few examples", "answers that are drawn instead of greedy ones"),
+        fix="evaluate greedily and on more examples: four times as many halve the scatter",
+    )
+
+
+EVAL_NOISE = Check(
+    name="eval-noise",
+    asks="whether the evaluation scatters more than it rose",
+    needs=("eval/reward",),
+    look=find_eval_noise,
+    live=False,
+)
+
+
+NO_BETTER_ENOUGH = 20
+HALF = 0.5
+"""Of what the control earns, under which it is warned of: a control may know much of a form and a weak model little."""
+
+
+def find_no_better(history: History) -> Iterator[Finding]:
+    """A trained model that earns no more than a control that knows nothing.
+
+    Greedy answers of the last stage, paired with the best control on the same examples.
+
+    A task that it does better on some split was learnt, and what it does on others is a note.
+    """
+    if history.name == "base" or (history.kind == "sft" and any(key.startswith("rl.") for key in history.settings)):
+        return  # it is not the last
+    beside = [(one, *found) for one in history.finals if (found := _beside(one, history)) is not None]
+    learnt = {final.task for final, _, gap in beside if gap.low > 0}
+    for final, best, gap in beside:
+        if gap.low > 0:
+            continue
+        where, mine = f"{final.task} {final.split}".strip(), final.evaluation.mean_reward
+        less = gap.high < 0 and mine < HALF * (mine - gap.mean) and final.task not in learnt
+        yield Finding(
+            check="no-better",
+            level="warning" if less else "note",
+            what=f"on {where} the model earns {'less than' if gap.high < 0 else 'no more than'} the control {best}, "
+            f"which does not know the answer: {gap:+.3f}, n = {gap.n}",
+            evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "control": best},
+            causes=("the model has not learnt the task", "the weights that were evaluated are not the trained ones"),
+            fix="read its answers; if they are no answers at all, begin with SFT or a larger model",
+        )
+
+
+def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
+    """The control that is the best on an evaluation's examples, and how far the model is above it."""
+    if (final.stage, final.mode) != (history.name, "greedy"):
+        return None
+    mine = {row.id: row.reward for row in final.evaluation.rows}
+    above = {}
+    for one in history.finals:
+        if (one.stage, one.task, one.split) == (REFERENCE, final.task, final.split) and one.mode != "oracle":
+            gaps = [mine[row.id] - row.reward for row in one.evaluation.rows if row.id in mine]
+            if len(gaps) >= NO_BETTER_ENOUGH:
+                above[one.mode] = gaps
+    if not above:
+        return None
+    best = min(above, key=lambda name: sum(above[name]) / len(above[name]))
+    return best, mean_interval(above[best])
+
+
+NO_BETTER = Check(
+    name="no-better",
+    asks="whether the model earns more than controls that know nothing",
+    needs=("finals",),
+    look=find_no_better,
+    kinds=("rl", "sft"),
+    live=False,
+)
+
+
+PART_LOST_SURE = 4.0
+"""Standard errors below 0 of the paired difference: a chance of 3 in 10^5, so that a dozen parts may be looked at."""
+LARGE = 0.1
+PART_LOST_ENOUGH = 20
+
+
+def find_part_lost(history: History) -> Iterator[Finding]:
+    """The reward rose on held-out examples, and one of its parts fell: what was won was paid with something else.
+
+    Every part of every greedy evaluation of the stage, on the examples that have it both times.
+    """
+    for after, before in pairs(history):
+        try:
+            rose = compare(before.evaluation, after.evaluation).difference
+        except IncomparableError:
+            continue  # `gain` says so
+        if rose.low <= 0:
+            continue
+        first = {row.id: row.parts for row in before.evaluation.rows}
+        changes: dict[str, list[float]] = {}
+        for row in after.evaluation.rows:
+            for name, value in row.parts.items():
+                old = first.get(row.id, {}).get(name)
+                if value is not None and old is not None:
+                    changes.setdefault(name, []).append(value - old)
+        for name, found in changes.items():
+            mean, n = float(np.mean(found)), len(found)
+            error = float(np.std(found, ddof=1)) / n**0.5 if n > 1 else np.inf
+            if n < PART_LOST_ENOUGH or mean > -LARGE or mean > -PART_LOST_SURE * error:
+                continue
+            where = f"{after.task} {after.split}".strip()
+            yield Finding(
+                check="part-lost",
+                level="warning",
+                what=f"on {where} {after.stage} raised the reward by {rose.mean:+.3f} and the part {name} fell by "
+                f"{-mean:.3f} (n = {n})",
+                evidence={"reward": rose.mean, name: mean, "n": n},
+                causes=("the parts that rose are cheaper to earn, and cost this one", "a cheat that the reward pays"),
+                fix=f"read answers that lost {name}; raise its weight",
+            )
+
+
+PART_LOST = Check(
+    name="part-lost",
+    asks="whether a part of the reward fell on held-out examples while the reward rose",
+    needs=("finals",),
+    look=find_part_lost,
+    kinds=("rl", "sft"),
+    live=False,
+)
+
+
+SHORT, LONG = 30, 100
+"""Logged steps: below the first nothing is said, from the second on it is a warning."""
+NO_RISE_GAIN = 0.1
+"""Of the deviation within groups, else of the level: a rise that may be larger than that is not ruled out."""
+NO_RISE_TOP = 0.9
+"""Of the most that can be earned, where that is known: little is left to gain."""
+STILL = 1e-3
+"""Nats to the reference, below which the policy has hardly moved."""
+
+LATE, SEEN = 5, 0.1
+"""Distances between logged steps, and share of all steps, before the first logged one: what came before is unseen."""
+
+
+def find_no_rise(history: History) -> Iterator[Finding]:
+    """The reward did not rise, and no other finding says why: what the figures make likely.
+
+    Causes are ranked by what is sure; evaluations that rise refute it.
+    """
+    came = outcome(history)
+    if came is None or came.better is not False or came.change.n < SHORT:
+        return
+    highest = top(history)
+    if highest is not None and max(came.first, came.last) > NO_RISE_TOP * highest:
+        return
+    if trend(history["eval/reward"].values).t > 3:
+        return
+    spread = finite(history["reward_std"].values)
+    scale = (float(np.median(spread)) if len(spread) else 0.0) or abs(came.first)
+    near = highest is None and NO_RISE_TOP <= came.first <= 1
+    flat = came.change.high < NO_RISE_GAIN * scale and not near
+    steps = history["reward"].steps
+    late = bool(steps[0] > max(LATE * np.median(np.diff(steps)), SEEN * steps[-1]))
+    causes = tuple(_no_rise_causes(history, came))
+    if late:
+        causes = (f"the log begins at step {steps[0]}: a rise before it is not seen", *causes)
+    yield Finding(
+        check="no-rise",
+        level="warning" if flat and not late and came.change.n >= LONG else "note",
+        what=came.said + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
+        since=int(steps[0]),
+        evidence={"first": came.first, "last": came.last, "change": came.change.mean, "high": came.change.high},
+        causes=(("little is left to gain, if 1 is the most that can be earned",) if near else ()) + causes
+        or ("few answers a step for the signal there is", "a reward that better answers do not raise"),
+        fix="change what the first cause names, and nothing else; then score twenty answers by hand",
+    )
+
+
+def _no_rise_causes(history: History, came: Outcome) -> Iterator[str]:
+    highest, share, cut = highest_rate(history), level(history["zero_std"]), level(history["truncated"])
+    kl = finite(history["kl"].values)
+    yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate(history))
+    if len(kl) and 0 < abs(level(history["kl"])) < STILL:
+        yield f"updates that are too small: the KL to the reference is {level(history['kl']):.1g} nats at the end"
+    if share > 0.5:
+        yield f"{share:.0%} of the groups have equal rewards and teach nothing"
+    if cut > 0.3:
+        yield f"{cut:.0%} of the answers are cut by the limit"
+    noise = noise_of_mean(finite(history["reward"].values), 1)
+    if noise > 0.1 * max(abs(came.first), abs(came.last)):
+        yield f"few answers a step: its mean reward scatters by {noise:.2g}"
+    if highest < ADAPTERS[0] and "model.lora.rank" not in history.settings:
+        yield f"a rate of {highest:.1e}, which is too low if an adapter is trained ({ADAPTERS[0]:.0e} and more)"
+
+
+NO_RISE = Check(
+    name="no-rise",
+    asks="whether the reward rose, and what explains it if not",
+    needs=("reward",),
+    look=find_no_rise,
+    live=False,
+    follows=(
+        *("no-signal", "rate-exhausted", "small-updates", "gap", "kl", "loss-zero", "reward-falls", "truncation"),
+        *("zero-variance-groups", "dead-part", "parts-oppose", "entropy", "length", "degenerate-output"),
+        *("identical-samples", "gradient-spikes", "mostly-noise", "clip-idle", "lost-reward", "parser", "references"),
+        *("unjudged", "outage", "prompts", "goes-on", "wrong-language", "jump", "untrained", "gain", "not-finite"),
+    ),
+)
+
+
+def find_unfinished(history: History) -> Iterator[Finding]:
+    """A run that ended before its steps did.
+
+    Where the planned number of steps is known. It may still be going on, so it is a note.
+    """
+    planned = history.settings.get("steps")
+    if isinstance(planned, int) and not history.finished and history.last_step < planned - 1:
+        yield Finding(
+            check="unfinished",
+            level="note",
+            what=f"the records end at step {history.last_step} of {planned}",
+            since=history.last_step,
+            evidence={"share": round(history.last_step / planned, 3)},
+            causes=("the run is going on", "it was stopped"),
+            fix="figures are of what was done so far",
+        )
+
+
+UNFINISHED = Check(
+    name="unfinished",
+    asks="whether all planned steps were made",
+    needs=("loss|reward|rate",),
+    look=find_unfinished,
+    kinds=("rl", "sft"),
+    live=False,
+)

@@ -1,0 +1,442 @@
+"""Rewards and their parts: dead, lost, opposed, read wrongly, falling."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.diagnosis.facts import agree, likely, sums
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
+from plumbline.checks.diagnosis.trends import finite, noise_of_mean, trend
+from plumbline.evaluation.statistics import surely_over
+from plumbline.runs.evaluations import REFERENCE
+
+DEAD_PART_ENOUGH = 10
+"""Logged steps from which a part that never moved is called dead; a live part of 64 rollouts a step moves in one."""
+FLAT = 1e-9
+
+
+def find_dead_part(history: History) -> Iterator[Finding]:
+    """A part of the reward that says nothing: its weight is in the total, and no answer ever moves it.
+
+    A finding a part. At 0 it is dead; at one value above it is paid for nothing, which is no fault of itself.
+    """
+    names = history.names("part/")
+    moving = [name for name in names if np.ptp(_values(history, name)) > FLAT] if names else []
+    for name in names:
+        values = _values(history, name)
+        if len(values) < DEAD_PART_ENOUGH or np.ptp(values) > FLAT or _spread(history, name) > FLAT:
+            continue
+        value = float(values[0])
+        if abs(value) < FLAT:
+            yield Finding(
+                check="dead-part",
+                level="warning" if moving else "fatal",
+                what=f"the part {name} of the reward was 0 in all of {len(values)} logged steps",
+                since=int(history[f"part/{name}"].steps[0]),
+                evidence={"steps": len(values), "parts that move": len(moving)},
+                causes=(
+                    "what it looks for is read wrongly, or never there (score a gold answer: it must earn it)",
+                    "the model never does it: there is nothing to reinforce until it sometimes does",
+                ),
+                about=name,
+                fix=f"score gold answers; if they earn {name}, show it in SFT first, or pay steps towards it",
+            )
+        elif len(names) > 1:
+            yield Finding(
+                check="dead-part",
+                level="note",
+                what=f"the part {name} of the reward is {value:.3g} for every answer of all {len(values)} logged steps",
+                evidence={"steps": len(values)},
+                causes=("it is solved, or paid without being earned",),
+            )
+
+
+def _values(history: History, name: str) -> np.ndarray:
+    values = history[f"part/{name}"].values
+    return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+
+
+def _spread(history: History, name: str) -> float:
+    """The largest spread within a step, where that is logged: a mean may stand still by chance."""
+    values = history[f"part_std/{name}"].values
+    values = values[np.isfinite(values)]
+    return float(values.max()) if len(values) else 0.0
+
+
+DEAD_PART = Check(
+    name="dead-part",
+    asks="whether a part of the reward was 0, or one value, for every answer",
+    needs=("part/",),
+    look=find_dead_part,
+)
+
+
+PARTS_OPPOSE_SURE = 5.0
+"""Student's t of a line through eight blocks: 0.1 % of noise has more than 6.0, and two lines must have it."""
+PARTS_OPPOSE_LARGE = 0.3
+"""Share of what it had at first that the falling part lost."""
+PARTS_OPPOSE_ENOUGH = 24
+
+
+def find_parts_oppose(history: History) -> Iterator[Finding]:
+    """One part of the reward rises at the cost of another: form that eats content, two parts that cannot both be had.
+
+    Each part that fell for sure, beside the one that rose most, while the whole did not fall.
+    """
+    lines = {
+        name: trend(values)
+        for name in history.names("part/")
+        if len(values := finite(history[f"part/{name}"].values)) >= PARTS_OPPOSE_ENOUGH
+    }
+    whole = trend(history["reward"].values)
+    rising = {
+        name: line for name, line in lines.items() if line.t > PARTS_OPPOSE_SURE and line.last - line.first > 0.05
+    }
+    if not rising or whole.t < -2:
+        return
+    up = max(rising, key=lambda name: rising[name].last - rising[name].first)
+    for name, line in lines.items():
+        lost = line.first - line.last
+        if line.t < -PARTS_OPPOSE_SURE and lost > 0.05 and lost > PARTS_OPPOSE_LARGE * abs(line.first):
+            yield Finding(
+                check="parts-oppose",
+                level="warning",
+                what=f"the part {name} of the reward fell from {line.first:.3f} to {line.last:.3f} while {up} rose "
+                "from "
+                f"{rising[up].first:.3f} to {rising[up].last:.3f}",
+                evidence={
+                    f"{name}: t": round(float(np.clip(line.t, -99, 99)), 1),
+                    f"{up}: t": round(min(rising[up].t, 99.0), 1),
+                },
+                about=name,
+                causes=("the rising part is cheaper to earn, and costs the other", "the weights say it is worth it"),
+                fix=f"raise the weight of {name}, or pay {up} only where {name} is earned, too",
+            )
+
+
+PARTS_OPPOSE = Check(
+    name="parts-oppose",
+    asks="whether a part of the reward falls while another rises",
+    needs=("part/", "reward"),
+    look=find_parts_oppose,
+)
+
+
+def find_lost_reward(history: History) -> Iterator[Finding]:
+    """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not in its own mean.
+
+    Where the reward is the plain sum of its parts at most steps, the steps at which it is less.
+    """
+    unknown = [one for one in history.samples if any(v is not None and np.isnan(v) for v in one.parts.values())]
+    if unknown:
+        yield Finding(
+            check="lost-reward",
+            level="warning",
+            what=f"a reward function gave NaN for {len(unknown)} of {len(history.samples)} completions",
+            since=unknown[0].step,
+            evidence={"completions": len(unknown)},
+            samples=tuple(one.prompt[:80] for one in unknown[:3]),
+            causes=("the function cannot judge them, and they are counted as 0",),
+            fix="a reward that is not known is no reward of 0: leave such completions out, or judge them",
+        )
+        return
+    if history.origin == "plumbline":
+        return  # our parts are weighted, and a part that was not judged is None
+    steps, less, scale = sums(history)
+    if len(steps) < 5:
+        return
+    equal = np.abs(less) < scale
+    lost = less > scale
+    if not equal.mean() >= 0.2 or not lost.any():  # under weights other than 1 no step is equal
+        return
+    yield Finding(
+        check="lost-reward",
+        level="warning",
+        what=f"in {int(lost.sum())} of {len(steps)} logged steps the reward is less than the sum of its parts, by up "
+        "to "
+        f"{np.nanmax(less):.3g}",
+        since=steps[int(np.argmax(lost))],
+        evidence={"steps": int(lost.sum()), "largest": float(np.nanmax(less))},
+        causes=("a reward function returned NaN or None for some completions, which count as 0 in the sum",),
+        fix="find the completions for which a reward function returns NaN; a reward that is not known is no reward "
+        "of 0",
+    )
+
+
+LOST_REWARD = Check(
+    name="lost-reward",
+    asks="whether rewards that are not numbers were counted as 0",
+    needs=("reward", "part/"),
+    look=find_lost_reward,
+)
+
+
+PARSER_SOME, PARSER_MANY = 0.05, 0.2
+"""Of the highest reward, that the strict reading takes away."""
+
+
+def find_parser(history: History) -> Iterator[Finding]:
+    """A reader of answers that rejects what a lenient one accepts: right answers are charged for how they are written.
+
+    The strict reading against the lenient one, where a rubric has both, over the run.
+    """
+    for name in history.names("reading/"):
+        task, _, reading = name.rpartition("/")
+        if reading != "strict" or not len(lenient := history[f"reading/{task + '/' if task else ''}lenient"]):
+            continue
+        reward = history[f"task/{task}" if task else "reward"]
+        strict = history[f"reading/{name}"]
+        lost = float(np.nanmean(lenient.values) - np.nanmean(strict.values))
+        paid_strictly = len(reward) > 0 and abs(np.nanmean(reward.values) - np.nanmean(strict.values)) < 1e-6 < lost
+        if lost < PARSER_SOME:
+            continue
+        yield Finding(
+            check="parser",
+            level=("fatal" if lost >= PARSER_MANY else "warning") if paid_strictly else "note",
+            what=f"read strictly, answers{f' to {task}' if task else ''} earn {np.nanmean(strict.values):.3f}; read "
+            "as they "
+            f"are meant, {np.nanmean(lenient.values):.3f}",
+            evidence={"lenient": float(np.nanmean(lenient.values)), "strict": float(np.nanmean(strict.values))},
+            about=task,
+            causes=("the parser rejects what people write: decimal commas, fences, prose around an object",),
+            fix="reward the lenient reading, and charge form by itself",
+            change={"task.options.reading": "lenient"} if paid_strictly else {},
+        )
+
+
+PARSER = Check(
+    name="parser",
+    asks="whether a strict parser rejects answers that are right as meant",
+    needs=("reading/",),
+    look=find_parser,
+)
+
+
+ORACLE = "oracle"
+HALF = 0.5
+"""A control that earns more leaves less than half of the scale for knowing anything."""
+
+
+def find_references(history: History) -> Iterator[Finding]:
+    """The reward itself, by those that know the answer and those that do not: the oracle and the controls.
+
+    Per task and split: the oracle below 1, and controls over their limits, or over a half where there are none.
+    """
+    for final in history.finals:
+        if final.stage != REFERENCE:
+            continue
+        mean, where = final.evaluation.mean_reward, f"{final.task} {final.split}".strip()
+        headline = final.evaluation.headline
+        limit = headline.limits.get(final.mode) if headline is not None else None
+        if final.mode == ORACLE and mean < 1 - 1e-6:
+            low = [row.id for row in final.evaluation.rows if row.reward < 1 - 1e-6]
+            yield Finding(
+                check="references",
+                level="fatal",
+                what=f"gold answers earn {mean:.3f} on {where}: {len(low)} of {len(final.evaluation.rows)} earn less "
+                "than 1",
+                evidence={"mean": mean, "below 1": len(low)},
+                samples=tuple(low[:3]),
+                causes=("the reader of answers rejects right ones", "wrong gold answers"),
+                fix="judge one of them part by part: no training is worth its time before that is 1",
+            )
+        elif final.mode != ORACLE and surely_over(final.evaluation.rewards(), HALF if limit is None else limit):
+            yield Finding(
+                check="references",
+                level="warning",
+                what=f"the control {final.mode} earns {mean:.3f} on {where}"
+                + ("" if limit is None else f", more than the {limit:g} that its task grants it"),
+                evidence={"mean": mean, "limit": HALF if limit is None else limit},
+                causes=("the reward pays what can be had without reading the prompt",),
+                fix="look at what it earns, part by part, and pay that less",
+            )
+
+
+REFERENCES = Check(
+    name="references",
+    asks="whether gold answers earn everything, and cheats little",
+    needs=("finals",),
+    look=find_references,
+    kinds=("rl", "sft"),
+    live=False,
+)
+
+
+UNJUDGED_SOME, UNJUDGED_MANY = 0.02, 0.2
+
+
+def find_unjudged(history: History) -> Iterator[Finding]:
+    """Completions that nobody could judge: a verifier that fails is no wrong answer.
+
+    The share over the run.
+    """
+    series = history["failed"]
+    share = float(np.nanmean(series.values))
+    if share < UNJUDGED_SOME:
+        return
+    yield Finding(
+        check="unjudged",
+        level="fatal" if share >= UNJUDGED_MANY else "warning",
+        what=f"{share:.1%} of the completions could not be judged",
+        since=int(series.steps[np.argmax(series.values > 0)]),
+        evidence={"share": round(share, 4), "worst step": float(np.nanmax(series.values))},
+        causes=("the world behind the verifier (a browser, a database) fails", "the verifier raises on some texts"),
+        fix="look at the failures in samples.jsonl",
+    )
+
+
+UNJUDGED = Check(name="unjudged", asks="whether verdicts failed", needs=("failed",), look=find_unjudged)
+
+
+DEAD_TASK_ENOUGH = 10
+"""Logged steps, as for a part."""
+
+
+def find_dead_task(history: History) -> Iterator[Finding]:
+    """One of several tasks that never earns anything: its prompts are paid for and teach nothing.
+
+    Where another task earns something; where none does, other checks say so.
+    """
+    levels = {name: finite(history[f"task/{name}"].values) for name in history.names("task/")}
+    dead = [
+        name for name, values in levels.items() if len(values) >= DEAD_TASK_ENOUGH and not np.any(np.abs(values) > 1e-9)
+    ]
+    if not dead or len(dead) == len(levels):
+        return
+    for name in dead:
+        yield Finding(
+            check="dead-task",
+            level="warning",
+            what=f"the task {name} earned 0 in all of {len(levels[name])} logged steps, and others did not",
+            since=int(history[f"task/{name}"].steps[0]),
+            evidence={"steps": len(levels[name])},
+            causes=("the model cannot do it at all", "its verifier rejects everything (score its gold answers)"),
+            fix=f"show {name} in SFT first, or leave it out: its rollouts have no gradient",
+        )
+
+
+DEAD_TASK = Check(
+    name="dead-task", asks="whether one of several tasks never earned anything", needs=("task/",), look=find_dead_task
+)
+
+
+SHARE = 0.95
+"""Of the sum of the parts' variances: the others together move the reward by less than a fourth of what it does."""
+MOVES = 1e-3
+"""Standard deviation over which a part says something at all; a dead one has a check of its own."""
+DOMINANT_PART_ENOUGH = 10
+
+
+def find_dominant_part(history: History) -> Iterator[Finding]:
+    """One part of the reward makes all of its spread, whatever the others say.
+
+    Where the reward is the plain sum of its parts, as other weights are not known. It may be meant so: a note.
+    """
+    names, (steps, less, off) = history.names("part_std/"), sums(history)
+    if len(names) < 2 or len(steps) < DOMINANT_PART_ENOUGH or not np.nanmedian(np.abs(less)) < off:
+        return
+    spread = {name: float(np.nanmean(history[f"part_std/{name}"].values)) for name in names}
+    moving = {name: value for name, value in spread.items() if value > MOVES}
+    if len(moving) < 2:
+        return
+    first = max(moving, key=lambda name: moving[name])
+    share = moving[first] ** 2 / sum(value**2 for value in moving.values())
+    if share >= SHARE:
+        others = ", ".join(name for name in moving if name != first)
+        yield Finding(
+            check="dominant-part",
+            level="note",
+            what=f"{share:.0%} of the variance of the parts of the reward is that of {first}: {others} "
+            f"hardly count{'s' if len(moving) == 2 else ''}",
+            evidence=moving,
+            causes=("parts of different scales, added with equal weights",),
+            fix="bring all parts to the range from 0 to 1, and say with weights what counts more",
+        )
+
+
+DOMINANT_PART = Check(
+    name="dominant-part",
+    asks="whether one part of the reward makes all of its spread",
+    needs=("part_std/", "reward"),
+    look=find_dominant_part,
+    live=False,
+)
+
+
+REWARD_FALLS_ENOUGH = 24
+PARTS = 10
+"""The run is looked at in so many stretches."""
+REWARD_FALLS_SURE = 4.0
+"""Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of a thousand runs."""
+REWARD_FALLS_LARGE, MOST = 0.3, 0.6
+"""Share of the height that was lost, from which it is called a fall, and from which a standard error less will do."""
+
+
+def find_reward_falls(history: History) -> Iterator[Finding]:
+    """The reward falls: below where it began, or from a height that it had reached.
+
+    The last stretch against the best one before it, in units of the noise that such a stretch has.
+    """
+    series = history["reward"]
+    good = np.isfinite(series.values)
+    steps, values = series.steps[good], series.values[good]
+    if len(values) < REWARD_FALLS_ENOUGH:
+        return
+    stretches = np.array_split(values, min(PARTS, len(values) // 4))
+    means = np.array([stretch.mean() for stretch in stretches])
+    best = int(np.argmax(means[:-1]))
+    error = float(np.hypot(*(one.std(ddof=1) / len(one) ** 0.5 for one in (stretches[best], stretches[-1]))))
+    noise = noise_of_mean(values, len(stretches[-1]))
+    lost = float(means[best] - means[-1])
+    floor = min(0.0, float(values.min()))
+    share = lost / max(means[best] - floor, 1e-9)
+    sure = REWARD_FALLS_SURE if share < MOST else REWARD_FALLS_SURE - 1
+    if share < REWARD_FALLS_LARGE or lost < sure * max(noise, 1e-6) * 2**0.5 or lost < 2 * error:
+        return
+    entropy, kl = history["entropy"], history["kl"]
+    at = int(steps[sum(len(stretch) for stretch in stretches[: best + 1]) - 1])
+    sudden = [step for step in jumps_of(series) if step >= at]
+    causes = [f"other data, weights or another reward from step {sudden[0]} on (see jump)"] if sudden else list[str]()
+    if _drifts(history):
+        causes.append("sampler and scorer drift apart (see gap)")
+    if len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1):
+        causes.append("the entropy rose: the policy forgets how to write")
+    if len(kl) and np.nanmax(kl.values) > 1:
+        causes.append(f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})")
+    yield Finding(
+        check="reward-falls",
+        level="fatal" if share > (0.5 if means[-1] < means[0] - REWARD_FALLS_SURE * noise else 0.7) else "warning",
+        what=f"the reward fell from {means[best]:.3f} to {means[-1]:.3f} after step {at}",
+        since=at,
+        evidence={
+            "best stretch": float(means[best]),
+            "last stretch": float(means[-1]),
+            "first": float(means[0]),
+            "noise": noise,
+        },
+        causes=likely(
+            history,
+            *causes,
+            "too high a learning rate for this model",
+            ("sampler and scorer disagree (see gap)", lambda run: agree(run) or _drifts(run)),
+            ("a reward that changed during the run", lambda _: len(values) >= JUMP_ENOUGH and not sudden),
+        ),
+        fix=f"take the checkpoint of about step {at}; begin again from there with half the learning rate or less",
+    )
+
+
+def _drifts(history: History) -> bool:
+    """Whether sampler and scorer are logged to be further apart than at first."""
+    found = [one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= REWARD_FALLS_ENOUGH]
+    return not agree(history) and any(np.median(one[-PARTS:]) > 2 * np.median(one[:PARTS]) for one in found)
+
+
+REWARD_FALLS = Check(
+    name="reward-falls",
+    asks="whether the training reward fell from where it was",
+    needs=("reward",),
+    look=find_reward_falls,
+)

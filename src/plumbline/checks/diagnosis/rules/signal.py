@@ -1,0 +1,497 @@
+"""Whether groups say anything: equal rewards, noise, prompts that teach nothing."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.diagnosis.facts import (
+    EQUAL,
+    equal_groups,
+    learns,
+    likely,
+    rewards_differ,
+    spread_of_batch,
+    top,
+    zeros,
+)
+from plumbline.checks.diagnosis.finding import Finding, Level
+from plumbline.checks.diagnosis.history import History, Series
+from plumbline.checks.diagnosis.trends import finite, runs_of, since
+
+TINY = 1e-10
+"""A gradient or a spread below is none: float32 leaves about 1e-7 of equal rewards times their weights."""
+NO_SIGNAL_TOP = 0.95
+"""Of the most that can be earned, from which on prompts are solved."""
+NO_SIGNAL_MOST = 0.9
+"""Share of the steps from which the whole run is without a signal. One group a step is often all right or all wrong
+(59 % of the steps of one GRPO run of 2,400, where the rest still taught something)."""
+RISEN = 0.5
+"""Share of the way from the first tenth of the run to the best step, which a run that learns has gone."""
+CHANCE = 1e-3
+"""A silent end is none if so many in a row would be met by chance, as often as steps were silent before it."""
+LONG = 5
+"""Logged steps in a row, from which it is no chance."""
+NO_SIGNAL_SOLVED = 0.999
+"""Of our own rewards, whose scale is known, a value above is everything from the start."""
+GRADIENT = "the gradient is zero"
+NEVER = "the gradient never reaches the weights: they are frozen, or the graph is cut"
+PATIENCE = 10
+"""Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other number."""
+
+
+def find_no_signal(history: History) -> Iterator[Finding]:
+    """Steps that teach nothing: every group's rewards are equal, or the gradient is zero though they differ.
+
+    One finding: the longest or the last stretch without a signal, named by what it earned there.
+    """
+    silent = _silent(history)
+    if silent is None:
+        return
+    steps, mask, because = silent
+    share, longest = float(mask.mean()), runs_of(mask)
+    begins = since(steps, mask)
+    for_good = begins is not None and not _by_chance(mask)
+    if longest < LONG or (share < 0.5 and not for_good):
+        return
+    begins = begins if for_good else None
+    start = begins if begins is not None else int(steps[mask][0])
+    evidence = {"share of steps": round(share, 3), "longest stretch": longest}
+    if because == GRADIENT and rewards_differ(history, steps[mask]):
+        yield _lost(history, share, start, evidence, for_good=for_good)
+        return
+    reward = history["reward"]
+    there = finite(reward.since(start).values)
+    level = float(np.median(there)) if len(there) else float("nan")
+    values = finite(reward.values)
+    best = float(values.max()) if len(values) else float("nan")
+    earned = float(values[: max(1, len(values) // 10)].mean()) if len(values) else float("nan")
+    evidence |= {"reward there": round(level, 4)}
+    # Rewards that rose to where they now stand, at the top of all that was seen: the task is solved, not broken.
+    solved = len(there) > 0 and level >= best - EQUAL and level > earned + 0.05 and share < NO_SIGNAL_MOST
+    solved = solved or (history.origin == "plumbline" and level > NO_SIGNAL_SOLVED)
+    late = float(values[-len(values) // 3 :].mean()) if len(values) else float("nan")
+    if not for_good and share < NO_SIGNAL_MOST and late > earned + max(0.05, RISEN * (best - earned)):
+        yield Finding(
+            check="no-signal",
+            level="note",
+            what=f"{because} in {share:.0%} of the logged steps; the reward rose to {late:.3f} all the same: ever "
+            "more prompts are solved, and teach nothing",
+            since=start,
+            evidence=evidence,
+            causes=("few groups a step, most of them solved",),
+            fix="take harder prompts, or more groups a step",
+        )
+        return
+    if solved:
+        highest = top(history)
+        known = highest is not None and level > NO_SIGNAL_TOP * highest
+        yield Finding(
+            check="no-signal",
+            level="note" if known or (highest is None and level > NO_SIGNAL_TOP) else "warning",
+            what=f"since step {start} every answer earns the most that was ever earned ({level:.3f}): nothing more is "
+            "learnt from these prompts",
+            since=start,
+            evidence=evidence,
+            causes=("the prompts are solved",) if known else ("all answers are the same", "the prompts are solved"),
+            fix="stop here, or take harder prompts" if known else "read answers: are they right, or all alike?",
+        )
+        return
+    fatal = share >= NO_SIGNAL_MOST or for_good
+    yield _equal(history, because, start, evidence, "fatal" if fatal else "warning")
+
+
+def _equal(history: History, because: str, start: int, evidence: Mapping[str, float], how: Level) -> Finding:
+    """Rewards that are equal, as far as the series say."""
+    share, level = evidence["share of steps"], evidence["reward there"]
+    zero, highest = abs(level) < EQUAL, top(history)
+    full = highest is not None and level > NO_SIGNAL_TOP * highest
+    mixed = because == GRADIENT and _some(history) and spread_of_batch(history)
+    return Finding(
+        check="no-signal",
+        level=how,
+        what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
+        + ("; they differ, within groups or between them" if mixed else "")
+        + "): nothing was learnt from them",
+        since=start,
+        evidence=evidence,
+        causes=likely(
+            history,
+            *(
+                ("the reward is 0 for everything: look at completions first, then at what reads them",)
+                if zero
+                else (
+                    *(
+                        (NEVER, "all answers to a prompt earn the same, and the logged deviation is the batch's")
+                        if mixed
+                        else ()
+                    ),
+                    *(("the prompts are solved, or every answer is paid in full",) if full else ()),
+                    ("the reward does not tell answers apart", _spread),
+                    (NEVER, lambda run: mixed or _none(run)),
+                    ("parts of the reward that cancel one another", lambda run: mixed or len(run.names("part/")) == 1),
+                )
+            ),
+            "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
+        ),
+        fix="score a few completions by hand; pay parts of an answer; start from a model that sometimes succeeds",
+    )
+
+
+def _lost(history: History, share: float, start: int, evidence: Mapping[str, float], *, for_good: bool) -> Finding:
+    """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the weights."""
+    equal, spread = finite(history["zero_std"].values), finite(history["reward_std"].values)
+    shown = [f"{1 - equal.mean():.0%} of the groups"] if len(equal) and equal.mean() > 0 else []
+    shown += [f"deviation {np.median(spread):.3g}"] if len(spread) else []
+    rises = learns(history) and (share == 1 or not for_good)
+    return Finding(
+        check="no-signal",
+        level="note" if rises else "fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
+        what=f"the gradient is zero in {share:.0%} of the logged steps, and rewards differ within groups"
+        + (f" ({', '.join(shown)})" if shown else "")
+        + (
+            "; the reward rises all the same: the norm that is logged is not that of what is trained"
+            if rises
+            else ": the gradient never reaches the weights"
+        ),
+        since=start,
+        evidence=evidence,
+        causes=("a norm that is read before gradients are summed, or after they are cleared",)
+        if rises
+        else likely(
+            history,
+            ("the learning rate is 0", lambda run: bool((run["rate"].values > 0).any())),
+            "frozen weights, or an adapter that is not trainable",
+            "a graph that is cut: detach, no_grad, or gradient checkpointing without gradients of the inputs",
+            "gradients that are lost between processes (DeepSpeed, FSDP), or cleared before the step",
+            (
+                "all tokens are masked out of the loss",
+                lambda run: bool((run["truncated"].values < NO_SIGNAL_MOST).any()),
+            ),
+        ),
+        fix="after one backward pass count the parameters with requires_grad whose gradient is none or 0",
+    )
+
+
+def _none(history: History) -> bool:
+    """Whether rewards are logged to be equal, or no gradient is."""
+    known = len(history["zero_std"]) or len(history["reward_std"])
+    return not len(history["gradient"]) or bool(known and not _some(history))
+
+
+def _some(history: History) -> bool:
+    """Whether a deviation of rewards is logged."""
+    spread = finite(history["reward_std"].values)
+    return len(spread) > 0 and float(np.median(spread)) > EQUAL
+
+
+def _spread(history: History) -> bool:
+    """Whether rewards do tell answers apart somewhere: of one group, or of different prompts."""
+    return rewards_differ(history) or _some(history)
+
+
+def _by_chance(mask: np.ndarray) -> bool:
+    """Whether the silent stretch at the end is no longer than what the share of silent steps before it gives."""
+    length, often = _end(mask)
+    return length < LONG or often**length * len(mask) > CHANCE
+
+
+def _end(mask: np.ndarray) -> tuple[int, float]:
+    """Silent steps at the end, and the share of silent ones before those."""
+    length = int(np.argmin(mask[::-1])) if not mask.all() else len(mask)
+    before = mask[: len(mask) - length]
+    return length, float(before.mean()) if len(before) else 0.0
+
+
+def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
+    """Steps, whether each was silent, and what says so: the gradient where it is logged, because nothing else is sure.
+
+    TRL's frac_reward_zero_std is 0 for equal rewards whose float32 spread is 1e-7, and describes the batch and not its
+    groups under scale_rewards="batch"; a gradient of zero is one.
+    """
+    gradient, spread, share = history["gradient"], history["reward_std"], history["zero_std"]
+    if len(gradient):
+        mask = zeros(gradient, TINY)
+        if mask.any():
+            return gradient.steps, mask, GRADIENT
+    if len(share) and (share.values >= 1).any():
+        return share.steps, share.values >= 1, "all groups have equal rewards"
+    if len(spread) and (mask := zeros(spread, EQUAL)).any():
+        return spread.steps, mask, "all rewards are equal"
+    return None
+
+
+def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
+    """Where the last stretch is long, and long beside what there was before: few prompts a step are often silent."""
+    silent = _silent(history)
+    if silent is None:
+        return False
+    length, often = _end(silent[1])
+    return length >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
+
+
+NO_SIGNAL = Check(
+    name="no-signal",
+    asks="whether whole steps had nothing to learn from: zero gradients, or groups of equal rewards",
+    needs=("gradient|zero_std|reward_std",),
+    look=find_no_signal,
+    explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
+    unless=lambda history: (
+        (silent := _silent(history)) is not None
+        and silent[2] == GRADIENT
+        and rewards_differ(history, silent[0][silent[1]])
+    ),
+    stops=_stops,
+)
+
+
+ZERO_VARIANCE_GROUPS_MOST = 0.5
+"""One team's log's limit: sustained above it, a run is to be stopped."""
+ZERO_VARIANCE_GROUPS_TOP, LOW = 0.9, 0.1
+"""Of the most that can be earned: equal groups that earn more are solved, and too hard where they earn less."""
+WINDOW = 10
+ZERO_VARIANCE_GROUPS_SOLVED, UNKNOWN = ", at the top: they are solved", ", of a scale that is not known"
+
+
+def find_zero_variance_groups(history: History) -> Iterator[Finding]:
+    """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and thrown away.
+
+    Of the last window of steps; `no-signal` speaks of those that had no group with a signal at all.
+    """
+    shares = equal_groups(history.samples)
+    if shares is None:
+        shares = history["zero_std"]
+    window = WINDOW if len(shares) < 4 * WINDOW else 2 * WINDOW
+    last = shares.last(window).values
+    if len(last) < window or not ZERO_VARIANCE_GROUPS_MOST < np.mean(last) < 1:
+        return
+    share, earned = float(np.mean(last)), finite(history["reward"].last(WINDOW).values)
+    level = float(earned.mean()) if len(earned) else float("nan")
+    where, causes, fix = _where(history, share, level)
+    solved = where == ZERO_VARIANCE_GROUPS_SOLVED
+    yield Finding(
+        check="zero-variance-groups",
+        level="note" if solved or (where == UNKNOWN and _high(level, share)) else "warning",
+        what=f"in the last {window} logged steps {share:.0%} of the groups have equal rewards"
+        + (f" (mean reward {level:.3g})" if where == UNKNOWN else where),
+        since=int(shares.last(window).steps[0]),
+        evidence={"share": round(share, 3), "reward": round(level, 4)},
+        causes=causes,
+        fix=fix,
+    )
+
+
+def _where(history: History, share: float, level: float) -> tuple[str, tuple[str, ...], str]:
+    """Where groups of equal rewards stand, as far as the scale of the reward is known; their causes and what to do."""
+    highest = top(history)
+    more = "raise rl.group_size, or pay parts of an answer"
+    if highest is not None and _high(level / highest, share):
+        return ZERO_VARIANCE_GROUPS_SOLVED, ("solved prompts are drawn again",), "take harder prompts"
+    if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
+        return ", at the bottom: they are too hard", ("prompts are too hard", "a reward of few values"), more
+    if highest is not None:
+        said = f", in the mean {level:.3g} of {highest:g}"
+        return said, ("some prompts are too hard, and others solved", "a reward of few values"), more
+    return (
+        UNKNOWN,
+        ("prompts are too hard, or solved: what can be earned is not known", "a reward of few values"),
+        (f"read the rewards of some groups; {more}"),
+    )
+
+
+def _high(level: float, share: float) -> bool:
+    """Whether groups of equal rewards earn nearly all, if the others earn a half."""
+    return level <= 1 and level - (1 - share) / 2 > ZERO_VARIANCE_GROUPS_TOP * share
+
+
+ZERO_VARIANCE_GROUPS = Check(
+    name="zero-variance-groups",
+    asks="whether most groups have equal rewards, and whether that is because they are solved or too hard",
+    needs=("zero_std|samples",),
+    look=find_zero_variance_groups,
+)
+
+
+LOOK = 20
+"""Steps between looks at whether they go anywhere."""
+DIRECTION = 1.0
+"""The t-value from which on there is a sign of a direction."""
+
+
+def find_mostly_noise(history: History) -> Iterator[Finding]:
+    """Neither gradients nor rewards point anywhere: AdamW's steps are then a random walk, and unlearn what SFT taught.
+
+    Where at two looks in a row neither the gradients nor the rewards so far point anywhere.
+
+    Two t-values are looked at: of the mean of the gradient's signal, whose estimate is unbiased and falls around 0
+    where there is none, and of the slope of a straight line through the steps' mean rewards (prompts differ from step
+    to step, so single values say nothing). With true advantages one of them rises above `DIRECTION` as evidence
+    gathers, though not always within `LOOK` steps; dealt at random, neither does in seven of ten looks (0.84 squared).
+    AdamW moves every weight by about the rate whatever the gradient's size.
+    """
+    names = ("reward", "signal", "noise")
+    columns = [dict(zip(history[name].steps.tolist(), history[name].values, strict=True)) for name in names]
+    steps = sorted(set(columns[0]) & set(columns[1]) & set(columns[2]))
+    table = np.array([[column[step] for step in steps] for column in columns])
+    end = table.shape[-1] // LOOK * LOOK
+    if end < 2 * LOOK or not np.isfinite(table).all():
+        return
+    (_, _), (signal, slope) = found = [_directions(table[:2, :at]) for at in (end - LOOK, end)]
+    if max(max(pair) for pair in found) >= DIRECTION:
+        return
+    ratio = float(table[1, :end].sum() / table[2, :end].sum()) if table[2, :end].sum() > 0 else 0.0
+    rate = history["rate"].values
+    yield Finding(
+        check="mostly-noise",
+        level="warning",
+        what=f"after {end} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of its noise "
+        f"(t = {signal:.1f}), the rewards' trend has t = {slope:.1f}"
+        + (f"; at a rate of {rate[-1]:.1e} the weights then move mostly by noise" if len(rate) else ""),
+        since=steps[0],
+        evidence={"signal: t": signal, "reward: t": slope, "signal / noise": ratio},
+        causes=("few answers a step", "an SFT that left little to choose", "a rate too high for the signal"),
+        fix="take more answers a step (rl.prompts_per_step), or start from a shorter SFT, which leaves more to choose; "
+        "controls.shuffle_advantages: true shows what noise alone does at this rate",
+    )
+
+
+def _directions(table: NDArray[np.float64]) -> tuple[float, float]:
+    """The t of the mean of the signal, and of the slope of the rewards, of [reward, signal] by steps [2, n]."""
+    spread = float(table[1].std(ddof=1))
+    return float(table[1].mean() / (spread / table.shape[1] ** 0.5)) if spread > 0 else 0.0, t_of_slope(table[0])
+
+
+def t_of_slope(values: NDArray[np.float64]) -> float:
+    """Student's t of the least-squares slope of values over their places (any textbook of regression)."""
+    array = values - np.mean(values)
+    place = np.arange(len(array)) - (len(array) - 1) / 2
+    slope = place @ array / (place @ place)
+    left = array - slope * place
+    error = (left @ left / (len(array) - 2) / (place @ place)) ** 0.5
+    if error < 1e-12:
+        return float(np.sign(slope)) * np.inf if abs(slope) > 1e-12 else 0.0
+    return float(slope / error)
+
+
+MOSTLY_NOISE = Check(
+    name="mostly-noise",
+    asks="whether neither gradients nor rewards point anywhere",
+    needs=("reward", "signal", "noise"),
+    look=find_mostly_noise,
+)
+
+
+STUCK_PROMPTS_MOST = 0.5
+VISITS = 3
+ENOUGH = 10
+STUCK_PROMPTS_EQUAL = 1e-6
+
+
+def find_stuck_prompts(history: History) -> Iterator[Finding]:
+    """Prompts that never taught anything: at every visit all of their answers earned the same.
+
+    Of the prompts that were visited three times or more. It costs rollouts and breaks nothing: a note.
+    """
+    visits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in history.samples:
+        if one.prompt and one.reward is not None:
+            visits[one.prompt][one.step].append(one.reward)
+    often = {
+        prompt: [rewards for rewards in steps.values() if len(rewards) > 1]
+        for prompt, steps in visits.items()
+        if sum(len(rewards) > 1 for rewards in steps.values()) >= VISITS
+    }
+    stuck = {
+        prompt: groups[-1][0]
+        for prompt, groups in often.items()
+        if all(max(rewards) - min(rewards) < STUCK_PROMPTS_EQUAL for rewards in groups)
+    }
+    if len(often) < ENOUGH or len(stuck) < STUCK_PROMPTS_MOST * len(often):
+        return
+    low = [prompt for prompt, reward in stuck.items() if reward < STUCK_PROMPTS_EQUAL]
+    yield Finding(
+        check="stuck-prompts",
+        level="note",
+        what=f"{len(stuck)} of {len(often)} prompts gave every one of their groups equal rewards, {len(low)} of them 0",
+        evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
+        samples=tuple(prompt[:80] for prompt in list(stuck)[:3]),
+        causes=("prompts that are too hard",) if 2 * len(low) > len(stuck) else ("prompts that are solved",),
+        fix="leave them out for a while: they cost rollouts and have no gradient",
+    )
+
+
+STUCK_PROMPTS = Check(
+    name="stuck-prompts",
+    asks="whether most prompts never gave a group with different rewards",
+    needs=("samples",),
+    look=find_stuck_prompts,
+    live=False,
+)
+
+
+SURE = 6.0
+"""Standard deviations of the steps around, that 0 lies below them: with a chance of 10^-9 of a normal law, and small
+batches of rewards of 0 and 1 never come to more than 4."""
+LEAST = 0.02
+"""Of that standard deviation."""
+AROUND = 20
+"""Steps to compare with."""
+RARE = 0.2
+"""Share of the steps; what fails more often is no outage, and other checks see it."""
+
+
+def find_outage(history: History) -> Iterator[Finding]:
+    """Steps in which everything earned exactly 0, between steps in which it did not: what judges was away.
+
+    The reward and its parts; a stretch of zeros to the end is none (it may be a collapse).
+    """
+    for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
+        away = _away(history[name], history["reward_std" if name == "reward" else name.replace("part/", "part_std/")])
+        if not len(away):
+            continue
+        yield Finding(
+            check="outage",
+            level="warning",
+            what=f"{name.replace('part/', 'the part ')} was exactly 0 for every answer in {len(away)} step"
+            f"{'s' if len(away) > 1 else ''} ({', '.join(map(str, away[:5]))}{', ...' if len(away) > 5 else ''}), and "
+            "far from it before and after",
+            since=int(away[0]),
+            evidence={"steps": len(away)},
+            causes=("a sandbox, browser, database or judge that did not answer, and was paid as a wrong answer",),
+            fix="give such answers no reward (None), and draw them again",
+        )
+        return
+
+
+def _away(series: Series, spread: Series) -> np.ndarray:
+    """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged there is none."""
+    good = np.isfinite(series.values)
+    steps, values = series.steps[good], series.values[good]
+    mixed = set(spread.steps[spread.values > 1e-6].tolist())
+    zero = np.array(
+        [at for at in np.flatnonzero(np.abs(values) < 1e-12) if int(steps[at]) not in mixed], dtype=np.int64
+    )
+    if (values < 0).any() and not len(spread):
+        return zero[:0]
+    if len(values) < AROUND or not len(zero) or len(zero) > RARE * len(values) or zero[-1] == len(values) - 1:
+        return np.array([], dtype=np.int64)
+    found = []
+    for at in zero:
+        near = values[max(0, at - AROUND // 2) : at + AROUND // 2 + 1]
+        near = near[np.abs(near) > 1e-12]
+        if len(near) < AROUND // 2:
+            continue
+        middle = float(np.median(near))
+        if middle > SURE * max(float(np.std(near, ddof=1)), LEAST):
+            found.append(steps[at])
+    return np.array(found, dtype=np.int64)
+
+
+OUTAGE = Check(
+    name="outage",
+    asks="whether single steps earned exactly 0 because nobody could judge them",
+    needs=("reward",),
+    look=find_outage,
+)

@@ -1,0 +1,395 @@
+"""What the optimiser does: rates, gradients, clips, supervised losses."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.diagnosis.facts import level, likely, zeros
+from plumbline.checks.diagnosis.finding import Finding, Level
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.trends import finite
+
+SPENT = 0.01
+"""Of the highest rate: below it a step of AdamW moves a hundredth of what it did."""
+TAIL = 0.15
+"""Share of the run. A cosine to 0 over all steps is below for its last 6.4 % (arccos(-0.98)/pi), a line for 1 %."""
+
+
+def find_rate_exhausted(history: History) -> Iterator[Finding]:
+    """The learning rate has run out while steps remain: they cost as much as the others and change nothing.
+
+    The tail of steps whose rate is spent, up to the steps that were planned.
+    """
+    rate = history["rate"]
+    values = rate.values
+    if len(values) < 10 or not np.isfinite(values).all() or values.max() <= 0:
+        if len(values) >= 5 and np.isfinite(values).all() and values.max() <= 0:
+            yield _finding("fatal", int(rate.steps[0]), 1.0, float(values.max()), int(rate.steps[-1]), history)
+        return
+    low = values < SPENT * values.max()
+    after = int(np.argmax(values))
+    low[:after] = False  # a warmup is no end
+    if not low[-1]:
+        return
+    start = int(rate.steps[np.flatnonzero(~low)[-1] + 1])
+    planned = max(int(rate.steps[-1]), int(history.settings.get("steps") or 0))
+    share = (planned - start + 1) / planned
+    if share >= TAIL:
+        yield _finding("fatal" if share >= 2 * TAIL else "warning", start, share, float(values.max()), planned, history)
+
+
+def _finding(level: Level, start: int, share: float, peak: float, planned: int, history: History) -> Finding:
+    section = "rl" if history.kind == "rl" else "sft"
+    return Finding(
+        check="rate-exhausted",
+        level=level,
+        what=f"from step {start} on the learning rate is below a hundredth of its highest ({peak:.1e}): "
+        f"{share:.0%} of {planned} steps change next to nothing"
+        if peak > 0
+        else f"the learning rate is 0 at all of {len(history['rate'])} logged steps: nothing changes",
+        since=start,
+        evidence={"share of steps": round(share, 3), "highest": peak, "last": float(history["rate"].values[-1])},
+        causes=("a schedule that ends before the run does", "a run resumed past the end of its schedule")
+        if peak > 0
+        else ("a rate of 0, or a schedule that was made for 0 steps",),
+        fix="a constant rate after a short warmup, or a schedule over all of the steps",
+        change={f"{section}.optimiser.schedule": "constant", f"{section}.optimiser.warmup": 0.05},
+    )
+
+
+def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
+    """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with two cycles."""
+    values = history["rate"].values
+    spent = len(values) - 1 - np.flatnonzero(values >= SPENT * values.max())[-1] if values.max() > 0 else len(values)
+    return spent >= max(10, 0.1 * (history.settings.get("steps") or 0) * len(values) / history.last_step)
+
+
+RATE_EXHAUSTED = Check(
+    name="rate-exhausted",
+    asks="whether the learning rate ran out while steps remained",
+    needs=("rate",),
+    look=find_rate_exhausted,
+    kinds=("rl", "sft"),
+    explains=("plateau",),
+    stops=_stops,
+)
+
+
+FAR = 1e-5
+"""The sum of the rates over all steps. A step of AdamW moves a weight by about the rate (Kingma and Ba 2015, section
+2.1), so no weight has moved further; 100 steps at 1e-6, the least that papers report for full weights, make 1e-4."""
+LOW = 1e-7
+"""A rate that is too low however few steps there are; at a usual one few steps are only a short run."""
+ENOUGH = 20
+"""Steps, below which nobody expects anything."""
+FULL, ADAPTERS = (1e-6, 5e-6), (1e-5, 1e-4)
+"""Rates of RL that papers and logs report for all weights (TRL's default 1e-6, one team's 2e-6 and 5e-6), and
+for adapters: about ten times as high (Schulman et al. 2025, "LoRA Without Regret"; docs/grpo-on-real-models.md)."""
+FAR_OFF = 10.0
+"""Times under the usual rates, from which a rate is too low by itself."""
+
+
+def find_small_updates(history: History) -> Iterator[Finding]:
+    """A learning rate so low that the weights cannot have gone anywhere.
+
+    The whole of what was trained.
+    """
+    rate = history["rate"]
+    values = rate.values[np.isfinite(rate.values)]
+    if len(values) < 2 or (steps := int(rate.steps[-1] - rate.steps[0]) + 1) < ENOUGH:
+        return
+    left = max(0, (history.settings.get("steps") or 0) - int(rate.steps[-1])) if history.finished is False else 0
+    travelled = float(values.mean() * steps + values.max() * left)
+    section = "rl" if history.kind == "rl" else "sft"
+    highest = highest_rate(history)
+    adapter = adapter_rate(history)
+    if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
+        what = f"the learning rates of all {steps + left} steps add up to {travelled:.1e}: no weight can have moved "
+        what += "further, and 16-bit weights of usual size round such steps away"
+        causes = ["a rate for another optimiser or another loss (a factor on the loss does not change AdamW's steps)"]
+    elif adapter and highest < ADAPTERS[0] / FAR_OFF and not ((came := outcome(history)) and came.better):
+        what = f"the learning rate is {highest:.1e} at most, and an adapter is trained: usual are {ADAPTERS[0]:.0e} to "
+        what += f"{ADAPTERS[1]:.0e}" + (f"; {came.said}" if came else "")
+        causes = []
+    else:
+        return
+    yield Finding(
+        check="small-updates",
+        level="warning",
+        what=what,
+        since=int(rate.steps[0]),
+        evidence={"sum of rates": travelled, "highest rate": highest},
+        causes=(*adapter, *causes),
+        fix="raise the learning rate: 1e-6 to 5e-6 for full weights, 1e-5 to 1e-4 for adapters",
+        change={f"{section}.optimiser.learning_rate": ADAPTERS[0]},
+    )
+
+
+def highest_rate(history: History) -> float:
+    """The highest rate that was logged or planned: a warmup may not be over; NaN where none is known."""
+    logged, planned = finite(history["rate"].values), history.settings.get(f"{history.kind}.optimiser.learning_rate")
+    rates = [*logged.tolist(), *([float(planned)] if isinstance(planned, int | float) else [])]
+    return max(rates, default=float("nan"))
+
+
+def adapter_rate(history: History) -> tuple[str, ...]:
+    """The cause that a rate is for all weights, where an adapter is known to be trained."""
+    if history.settings.get("model.lora.rank") is None or not highest_rate(history) < ADAPTERS[0] / 2:
+        return ()
+    return (f"a rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",)
+
+
+SMALL_UPDATES = Check(
+    name="small-updates",
+    asks="whether the learning rate was too low for the weights to move",
+    needs=("rate",),
+    look=find_small_updates,
+    kinds=("rl", "sft"),
+)
+
+
+SPIKE = 10.0
+"""Times the median of the steps with a signal."""
+AROUND = 10
+"""Steps before and after one that it is compared with."""
+HIGH = 2.0
+"""One team's log's limit of the norm, below which no spike is counted."""
+CLIP = 1.0
+"""The clip of trainers that say nothing else (TRL, transformers)."""
+
+
+def find_gradient_spikes(history: History) -> Iterator[Finding]:
+    """Gradients far above what is usual: steps in random directions, even where the norm is clipped.
+
+    Spikes, and norms that the clip cuts nearly all the time.
+    """
+    series = history["gradient"]
+    values = np.where(np.isfinite(series.values), series.values, 0.0)
+    signal = (values > 1e-10) & ~np.isin(series.steps, _silent(history))
+    used = values[signal]
+    if len(used) < 10:
+        return
+    middle = float(np.median(used))
+    # A norm that is high for a while, as at first, is no spike: those around it are high, too.
+    around = np.array([np.median(used[max(0, at - AROUND) : at + AROUND + 1]) for at in range(len(used))])
+    spikes = np.zeros(len(values), dtype=bool)
+    spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
+    spikes[: max(3, len(values) // 10)] = False  # a new head, an adapter or random weights begin far off
+    clip = float(history.settings.get(f"{history.kind}.optimiser.max_grad_norm") or CLIP)
+    if spikes.sum() >= max(3, 0.02 * len(values)) or (spikes & (values > 100 * max(middle, HIGH))).any():
+        yield Finding(
+            check="gradient-spikes",
+            level="warning",
+            what=f"the gradient's norm is over {SPIKE:.0f} times its median ({middle:.2g}) in {int(spikes.sum())} "
+            "steps, "
+            f"up to {values.max():.3g}",
+            since=int(series.steps[spikes][0]),
+            evidence={"steps": int(spikes.sum()), "highest": float(values.max()), "median": middle},
+            causes=("too high a learning rate", "a few answers of extreme length or probability"),
+            fix="lower the learning rate, and look at the completions of these steps",
+        )
+    elif middle > SPIKE * clip and history.kind == "rl":
+        yield Finding(
+            check="gradient-spikes",
+            level="warning",
+            what=f"the gradient's norm is {middle:.3g} in the middle, {middle / clip:.0f} times the clip of {clip:g}: "
+            "its length says nothing, and steps with a strong signal count no more than others",
+            since=int(series.steps[0]),
+            evidence={"median": middle, "clip": clip},
+            causes=("a loss summed over tokens instead of averaged", "a very low probability of the answers"),
+            fix="look at the loss's denominator; raise the clip or lower the rate",
+        )
+
+
+def _silent(history: History) -> np.ndarray:
+    """Steps whose groups all had equal rewards: what moves the weights there is the KL alone, and small."""
+    shares = history["zero_std"]
+    return shares.steps[shares.values >= 1]
+
+
+GRADIENT_SPIKES = Check(
+    name="gradient-spikes",
+    asks="whether gradients spike, or are clipped at nearly every step",
+    needs=("gradient",),
+    look=find_gradient_spikes,
+    kinds=("rl", "sft"),
+)
+
+
+MOVED = 0.01
+"""Nats to the reference: the rate moves the policy."""
+
+
+def find_clip_idle(history: History) -> Iterator[Finding]:
+    """A clip that never acts, where it could.
+
+    With one update a batch the ratio is 1 by construction: that is no fault, and often taken for one.
+    """
+    values = history["clip"].values
+    if len(values) < 10 or not zeros(history["clip"], 1e-300).all():
+        return
+    epochs = history.settings.get("rl.inner_epochs")
+    several = isinstance(epochs, int) and epochs > 1
+    yield Finding(
+        check="clip-idle",
+        level="warning" if several else "note",
+        what="no term was ever clipped"
+        + (
+            f", although each batch is used {epochs} times: the old log-probabilities are the new ones"
+            if several
+            else ": where each batch is used once the ratio is 1 and a clip cannot act"
+        ),
+        evidence={"steps": len(values), "uses of a batch": epochs},
+        causes=likely(
+            history,
+            "old log-probabilities computed with the weights that are being trained",
+            ("a rate too low to move a ratio", lambda run: level(run["kl"]) > MOVED),
+        )
+        if several
+        else (),
+        fix="take the log-probabilities that were recorded when the answers were drawn" if several else "",
+    )
+
+
+CLIP_IDLE = Check(
+    name="clip-idle",
+    asks="whether the clip ever acted where it could",
+    needs=("clip",),
+    look=find_clip_idle,
+    live=False,
+)
+
+
+OFTEN = 0.5
+
+
+def find_ratio_capped(history: History) -> Iterator[Finding]:
+    """Importance ratios of which only the cap is seen: how far sampler and scorer are apart, nobody can tell.
+
+    Where the highest ratio is one and the same number at half of the steps. A cap is no fault; it may hide one.
+    """
+    series = history["ratio_max"]
+    values = series.values[np.isfinite(series.values)]
+    if len(values) < 10 or (top := float(values.max())) < 1.01:
+        return
+    at_cap = np.abs(values - top) < 1e-6 * top
+    if at_cap.mean() < OFTEN:
+        return
+    yield Finding(
+        check="ratio-capped",
+        level="note",
+        what=f"the highest importance ratio is {top:.4g} in {at_cap.mean():.0%} of the logged steps: it is "
+        "logged after it was cut, so a gap that widens would not be seen in it",
+        since=int(series.steps[np.isfinite(series.values)][np.argmax(at_cap)]),
+        evidence={"cap": top, "share of steps": round(float(at_cap.mean()), 3)},
+        causes=("truncated importance sampling",),
+        fix="watch the logged difference of the log-probabilities"
+        if len(history["gap"]) or len(history["gap_kl"])
+        else "log the difference of the log-probabilities as it is, before any cut, and watch that",
+    )
+
+
+RATIO_CAPPED = Check(
+    name="ratio-capped",
+    asks="whether importance ratios are logged after they were cut",
+    needs=("ratio_max",),
+    look=find_ratio_capped,
+    live=False,
+)
+
+
+RISING = ("accuracy", "f1", "precision", "recall", "correlation", "rouge", "bleu", "exact_match", "auc")
+"""What is better the higher it is. A classifier's loss rises while its accuracy does, because it grows surer."""
+SURE = 0.1
+"""Nats a token: a text that is known by heart has less."""
+BROKEN = 1.5
+"""Times the loss of the untouched model, which a whole stretch stays above."""
+
+
+def find_sft_loss(history: History) -> Iterator[Finding]:
+    """Supervised training: the loss on held-out text rises, or the loss does not fall at all.
+
+    The held-out loss against its best, and the last tenth of the training loss against the first.
+    """
+    held, loss = history["eval/loss"], finite(history["loss"].values)
+    values = finite(held.values)
+    if len(values) >= 3:
+        best = int(np.argmin(values))
+        if best < len(values) - 1 and values[-1] > 1.1 * values[best] and values[-1] > values[best] + 0.05:
+            better = [name for name in history.names("eval/") if _still_better(history, name, int(held.steps[best]))]
+            yield Finding(
+                check="sft-loss",
+                level="note" if better else "warning",
+                what=f"the held-out loss was {values[best]:.3f} at step {held.steps[best]} and is {values[-1]:.3f} now"
+                + (f"; {', '.join(better)} rose since: surer, and not worse" if better else ""),
+                since=int(held.steps[best]),
+                evidence={"best": float(values[best]), "last": float(values[-1])},
+                causes=("more epochs than the data bears",),
+                fix=f"take the checkpoint of step {held.steps[best]}, or train for fewer epochs",
+            )
+    if len(loss) < 20:
+        return
+    width = max(5, len(loss) // 10)
+    first, last = float(np.median(loss[:width])), float(np.median(loss[-width:]))
+    noise = float(np.median(np.abs(np.diff(loss)))) / width**0.5
+    begun = float(loss[0])  # of the weights as they were given
+    # The first batch may be an easy one: twice the factor from step to step is three standard deviations of it.
+    factor = float(np.exp(2 * np.median(np.abs(np.diff(np.log(np.maximum(loss, 1e-9)))))))
+    if begun > 0 and loss[-width:].min() > max(BROKEN, factor) * begun:
+        yield Finding(
+            check="sft-loss",
+            level="fatal",
+            what=f"the loss was {begun:.3f} at the first step, and none of the last {width} is below "
+            f"{loss[-width:].min():.3f}",
+            since=int(history["loss"].steps[0]),
+            evidence={"first step": begun, "last": last},
+            causes=("too high a learning rate: the first steps broke the model",),
+            fix="lower the learning rate tenfold",
+        )
+    elif last > first + 4 * noise and last > 1.2 * first:
+        yield Finding(
+            check="sft-loss",
+            level="fatal" if last > 2 * first else "warning",
+            what=f"the loss rose from {first:.3f} to {last:.3f}",
+            since=int(history["loss"].steps[0]),
+            evidence={"first": first, "last": last},
+            causes=("too high a learning rate",),
+            fix="lower the learning rate tenfold",
+        )
+    elif max(abs(last), abs(first)) < 1e-3 and loss.min() >= 0:  # a loss below 0 is none of supervised training
+        gradient = finite(history["gradient"].values)
+        moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
+        yield Finding(
+            check="sft-loss",
+            level="fatal" if dead else "warning",
+            what=f"the loss is {last:.1e} from the start: there is nothing to learn, or no target",
+            since=int(history["loss"].steps[0]),
+            evidence={"first": first, "last": last},
+            causes=likely(
+                history,
+                ("all targets are masked", lambda _: moving),
+                ("the model has seen this text", lambda run: dead or level(run["entropy"]) > SURE),
+                ("a loss that is divided by too much", lambda _: not moving),
+            ),
+            fix="look at which tokens the loss is taken over",
+        )
+
+
+def _still_better(history: History, name: str, step: int) -> bool:
+    """Whether an accuracy or the like ends above where it was at a step, and near its best."""
+    if not any(word in name.lower() for word in RISING):
+        return False
+    series = history[f"eval/{name}"]
+    values, there = finite(series.values), finite(series.values[series.steps <= step])
+    return len(values) >= 3 and len(there) > 0 and values[-1] > there[-1] and values[-1] >= values.max() - 0.005
+
+
+SFT_LOSS = Check(
+    name="sft-loss",
+    asks="whether the loss rises, on held-out text or in training",
+    needs=("loss",),
+    look=find_sft_loss,
+    kinds=("sft",),
+)
