@@ -104,8 +104,8 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Train nothing and write nothing: print what would be done, what is missing, the prompts, an estimate of "
-        "memory and time, and what is wrong (then the exit status is 1).",
+        help="Train nothing and write nothing: print what would be done, what is missing, the prompts, and what "
+        "is wrong (then the exit status is 1).",
     ),
 ]
 Vary = Annotated[

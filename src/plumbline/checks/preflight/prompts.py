@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from plumbline.checks.preflight.estimate import Lengths
 from plumbline.checks.preflight.shapes import folder_of
 from plumbline.checks.refusals import final_splits
 from plumbline.errors import PlumblineError, UntrustedCodeError
@@ -23,6 +22,16 @@ A_MESSAGE, AN_ANSWER = 4, 3
 """Tokens that a chat template adds for each message, and for the beginning of an answer."""
 MEASURED = 400
 """Examples whose lengths are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of prompts and of gold answers: their means, and the longest."""
+
+    prompt: float
+    longest_prompt: int
+    answer: float
+    longest_answer: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,16 +164,3 @@ def token_counter(name: str | None) -> tuple[Callable[[str], int], bool]:
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids), True
-
-
-def together(prompts: Sequence[TaskPrompts]) -> Lengths | None:
-    """The lengths of a step's prompts over all tasks; None where some are not known."""
-    found = [(one.share, one.lengths) for one in prompts if one.lengths is not None]
-    if not found or len(found) < len(prompts):
-        return None
-    return Lengths(
-        sum(share * one.prompt for share, one in found),
-        max(one.longest_prompt for _, one in found),
-        sum(share * one.answer for share, one in found),
-        max(one.longest_answer for _, one in found),
-    )

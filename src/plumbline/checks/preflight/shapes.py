@@ -43,29 +43,11 @@ class Shapes:
         return [*attention, (self.hidden, self.inner), (self.hidden, self.inner), (self.inner, self.hidden)]
 
     @property
-    def body(self) -> int:
-        """Weights in the layers' matrices, by which each token is multiplied."""
-        return self.layers * sum(inputs * outputs for inputs, outputs in self.products)
-
-    @property
-    def head(self) -> int:
-        """Weights of the head."""
-        return self.vocabulary * self.hidden
-
-    @property
     def parameters(self) -> int:
         """All weights."""
         norms = self.layers * (2 * self.hidden + (2 * self.head_size if self.norms_of_heads else 0)) + self.hidden
-        return self.body + norms + self.head * (1 if self.tied else 2)
-
-    def adapters(self, rank: int) -> int:
-        """Weights of LoRA adapters of this rank on all linear layers."""
-        return self.layers * sum(rank * (inputs + outputs) for inputs, outputs in self.products)
-
-    @property
-    def cached(self) -> int:
-        """Numbers that the cache keeps for a token: keys and values of every layer."""
-        return 2 * self.layers * self.kv_heads * self.head_size
+        body = self.layers * sum(inputs * outputs for inputs, outputs in self.products)
+        return body + norms + self.vocabulary * self.hidden * (1 if self.tied else 2)
 
 
 def find_shapes(name: str) -> Shapes | None:
@@ -91,6 +73,11 @@ def folder_of(name: str) -> Path | None:
     snapshots = hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
     whole = [found for found in sorted(snapshots.glob("*")) if (found / "config.json").is_file()]
     return whole[-1] if whole else None
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name is one of the hub's, and no path."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~", "models/", "runs/")) and not Path(name).exists()
 
 
 def hub_cache() -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.preflight.before import Before, Check, Lacking
-from plumbline.checks.preflight.needs import is_hub_name
+from plumbline.checks.preflight.shapes import is_hub_name
 from plumbline.config.imports import code_file
 from plumbline.policies.downloads.catalogue import ENTRIES
 from plumbline.recipe import Recipe, extended, leaves, names
