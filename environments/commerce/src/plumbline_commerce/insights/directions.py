@@ -97,7 +97,8 @@ def _end(text: str, following: str) -> str:
 
 
 def _is_high(table: Table, measure: int, end: str) -> bool:
-    return end == "high" or (end in {"good", "bad"} and table.columns[measure].high_is_good == (end == "good"))
+    good = table.columns[measure].good == "high"
+    return end == "high" or end == ("good" if good else "bad")
 
 
 def _is_at_end(table: Table, measure: int, rows: tuple[int, ...], end: str, rank: int) -> bool:

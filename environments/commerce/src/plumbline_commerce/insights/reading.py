@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from plumbline.tasks.tables import read_table
 from plumbline.tasks.text.numbers import read_number
-from plumbline_commerce.insights.table import HERE, Row, Table
+from plumbline_commerce.insights.table import Row, Table, data
 
 MOST_CHARACTERS = 4000
 """Of an answer that are read; the length that pays is a quarter of that."""
@@ -63,13 +62,13 @@ class Sentence(NamedTuple):
 @cache
 def words() -> Mapping[str, frozenset[str]]:
     """The word lists of `words.yaml`."""
-    return {name: frozenset(listed) for name, listed in read_table(HERE / "words.yaml").items() if name != "numbers"}
+    return {name: frozenset(listed) for name, listed in data("words").items() if name != "numbers"}
 
 
 @cache
 def numerals() -> Mapping[str, int]:
     """Numbers in words up to ten."""
-    return {name: int(value) for name, value in read_table(HERE / "words.yaml")["numbers"].items()}
+    return {name: int(value) for name, value in data("words")["numbers"].items()}
 
 
 _RAW = re.compile(r"\x01(\d+)\x02|(\d+(?:[.,]\d+)*)|([a-z]+(?:-[a-z]+)*)|([.!?;\n])|(\S)")

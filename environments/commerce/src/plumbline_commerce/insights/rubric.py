@@ -13,32 +13,13 @@ from plumbline.tasks.rubric import Part, Rubric
 from plumbline_commerce.insights.claims import Claim, Said, number_claims, said
 from plumbline_commerce.insights.directions import comparison_claims
 from plumbline_commerce.insights.reading import Sentence, sentences, words
-from plumbline_commerce.insights.table import Table
+from plumbline_commerce.insights.table import Table, data
 
-RUBRIC = Rubric(
-    "commerce-insights",
-    1,
-    parts=(
-        Part("claims", 0.45, "share of the claims that the table supports, times enough figures, sums and comparisons"),
-        Part(
-            "coverage",
-            0.25,
-            "highest and lowest row of the measure in question are named, and the gap between them; times that share",
-        ),
-        Part("directions", 0.10, "share of the comparisons that agree with the table, times enough of them"),
-        Part(
-            "recommendation",
-            0.20,
-            "something to do about a row that the text has compared, at the end; times that share",
-        ),
-    ),
-    form=(
-        Part("language", 0.50, "Portuguese"),
-        Part("repetition", 0.20, "no sentence twice"),
-        Part("length", 0.15, "30 to 170 words"),
-        Part("structure", 0.10, "3 to 7 statements"),
-    ),
-)
+_TABLE = {
+    group: tuple(Part(name, float(weight), asks) for name, (weight, asks) in parts.items())
+    for group, parts in data("rubric").items()
+}
+RUBRIC = Rubric("commerce-insights", 1, **_TABLE)
 ENOUGH = {"cell": (2, 0.30), "derived": (2, 0.35), "comparison": (3, 0.35)}
 """How many supported facts of each sort are enough, and their share of `claims`."""
 CONTRADICTED = 2.0
