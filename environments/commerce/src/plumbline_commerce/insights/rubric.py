@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from plumbline.records import Outcome, Score
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline_commerce.insights.claims import Claim, Said, number_claims, said
-from plumbline_commerce.insights.directions import comparison_claims
+from plumbline_commerce.insights.claims import Claim, Said, comparison_claims, number_claims, said
 from plumbline_commerce.insights.reading import Sentence, sentences, words
 from plumbline_commerce.insights.table import Table, data
 
