@@ -169,23 +169,21 @@ def _nearest(what: Said, place: int) -> int | None:
         0 < len(texts) <= 5
         and not in_brackets
         and (texts[-1] in words()["prepositions"] or texts == ["("])
-        and not any(token.number is not None or token.text in _STOPS for token in between)
+        and not any(token.number is not None or token.text in {",", ")", ":"} for token in between)
         and (texts == ["("] or words()["barriers"].isdisjoint(texts))
     )
     return after[0] if linked else before[-1]
-
-
-_STOPS = frozenset({",", ")", ":"})
 
 
 def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     if _claims_nothing(what, place, number):
         return None
     if (claim := _answered(what, place, number, rows)) is not None:
+        # Rounding may leave so much open ("R$ 1 mil", "nota 4") that a match by it says little.
+        coarse = number.nearly not in _BOUNDS and number.step / 2 > COARSE * abs(number.value or 0.0)
         exact = number._replace(step=0.0)
-        if claim.verdict == "supported" and _is_coarse(number) and _answered(what, place, exact, rows) is None:
-            return None
-        return claim
+        vague = claim.verdict == "supported" and coarse and _answered(what, place, exact, rows) is None
+        return None if vague else claim
     if what.advises and sum(token.number is not None for token in what.tokens) <= MOST_TARGETS:
         return None  # the table has no answer
     known = rows and (_fitting(what.table.measures, number.unit) or number.unit in _RELATIVE)
@@ -207,11 +205,6 @@ def _answered(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> 
         if (claim := test(what, place, number, rows)) is not None:
             return claim
     return _share(what, place, number, rows)
-
-
-def _is_coarse(number: Stated) -> bool:
-    """Whether rounding leaves so much open ("R$ 1 mil", "nota 4") that a match by it says little."""
-    return number.value is not None and number.nearly not in _BOUNDS and number.step / 2 > COARSE * abs(number.value)
 
 
 def _claims_nothing(what: Said, place: int, number: Stated) -> bool:
@@ -244,15 +237,12 @@ def _fitting(columns: tuple[str, ...], unit: str) -> list[int]:
 
 def _near(what: Said, place: int) -> list[int]:
     """The measures named right beside a number."""
-    behind = next(
-        (at for at in range(place + 1, min(place + 4, len(what.tokens))) if _ends(what.tokens[at])), place + 4
-    )
-    ahead = next((at + 1 for at in range(place - 1, max(place - 5, -1), -1) if _ends(what.tokens[at])), place - 4)
+    ends = [
+        at for at, token in enumerate(what.tokens) if token.rows or token.number or token.text in {",", ")", ":", "e"}
+    ]
+    behind = next((at for at in ends if place < at < place + 4), place + 4)
+    ahead = next((at + 1 for at in reversed(ends) if place - 5 < at < place), place - 4)
     return what.measures(place, behind) or what.measures(ahead, place)
-
-
-def _ends(token: Token) -> bool:
-    return bool(token.rows) or token.number is not None or token.text in {",", ")", ":", "e"}
 
 
 def _cell(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
@@ -261,16 +251,13 @@ def _cell(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Clai
     if number.unit in _RELATIVE and not marks:
         return None
     values = what.table.values
-    found = [
-        m
-        for m in _fitting(what.table.measures, number.unit)
-        if rows and all(is_near(values[row][m], number) for row in rows)
-    ]
+    fitting = _fitting(what.table.measures, number.unit)
+    found = [m for m in fitting if rows and all(is_near(values[row][m], number) for row in rows)]
     if not found:
         return None
     named = _near(what, place)
     right = [measure for measure in found if measure in named] if named else found
-    fits = bool(right) or not set(named) & set(_fitting(what.table.measures, number.unit))
+    fits = bool(right) or not set(named) & set(fitting)
     return Claim("supported" if fits else "contradicted", "cell", ("cell", rows, (right or found)[0]), rows)
 
 
@@ -447,9 +434,7 @@ FAR = 14
 """How many tokens away the row of a superlative may stand in another part of the sentence."""
 
 
-_TELLING = frozenset(
-    word for name in ("highest", "lowest", "best", "worst", "above", "below", "rose", "fell") for word in words()[name]
-)
+_TELLING = _UPS.union(_DOWNS, *(words()[name] for name in ("highest", "lowest", "best", "worst")))
 """Words that may be a comparison."""
 
 
@@ -466,10 +451,9 @@ def comparison_claims(what: Said) -> Iterator[Claim]:
             yield Claim("contradicted", "comparison", ("hedged", place))
             continue
         claim = _extreme(what, place) or _against(what, place) or _trend(what, place)
-        if claim is None or not _is_denied(what, place):
-            if claim is not None:
-                yield claim
-        elif claim.verdict == "supported":
+        if claim is not None and not _is_denied(what, place):
+            yield claim
+        elif claim is not None and claim.verdict == "supported":
             yield Claim("contradicted", "comparison", ("denied", *claim.fact), claim.rows)
 
 
@@ -499,18 +483,14 @@ def _extreme(what: Said, place: int) -> Claim | None:
     rank = ORDINALS.get(what.text(place - 1), 1)
     found = _subjects(what, place)
     measures = _measures(what, place, found[0]) if found else []
-    return _first_right(
-        Claim(
-            "supported",
-            "comparison",
-            ("extreme", measure, frozenset(rows), _is_high(what.table, measure, end), rank),
-            rows,
-        )
-        if _is_at_end(what.table, measure, rows, end, rank)
-        else Claim("contradicted", "comparison", ("extreme", measure, place), rows)
-        for rows in found
-        for measure in measures
-    )
+
+    def claim(rows: tuple[int, ...], measure: int) -> Claim:
+        high = _is_high(what.table, measure, end)
+        if _is_at_end(what.table, measure, rows, end, rank):
+            return Claim("supported", "comparison", ("extreme", measure, frozenset(rows), high, rank), rows)
+        return Claim("contradicted", "comparison", ("extreme", measure, place), rows)
+
+    return _first_right(claim(rows, measure) for rows in found for measure in measures)
 
 
 def _first_right(claims: Iterable[Claim]) -> Claim | None:
@@ -582,9 +562,9 @@ def _subjects(what: Said, place: int) -> list[tuple[int, ...]]:
     """The rows that a superlative may be about: in its own part of the sentence, else the nearest on either side."""
     start, end = _part(what, place)
     inside = [at for at in what.places if start <= at < end]
-    before, after = [at for at in inside if at < place], [at for at in inside if at > place]
     if inside:
-        return [what.tokens[before[-1] if before else after[0]].rows]
+        before = [at for at in inside if at < place]
+        return [what.tokens[before[-1] if before else inside[0]].rows]
     back = [at for at in what.places if at < place and place - at <= FAR][-1:]
     ahead = [at for at in what.places if at > place and at - place <= FAR][:1]
     ahead = [at for at in ahead if not any(_end(what.text(one), what.text(one + 1)) for one in range(place + 1, at))]
@@ -605,9 +585,7 @@ def _measures(what: Said, place: int, rows: tuple[int, ...]) -> list[int]:
     """The measures that a comparison is of: named right after it, in its part, by a number's unit, or in question."""
     start, end = _part(what, place)
     stop = next((at for at in range(place + 1, end) if what.tokens[at].rows or what.tokens[at].number), end)
-    if named := what.measures(place, stop):
-        return named
-    if named := what.measures(start, end):
+    if named := what.measures(place, stop) or what.measures(start, end):
         return named
     numbers = [(abs(at - place), at, token.number) for at, token in enumerate(what.tokens) if token.number is not None]
     for _, _, number in sorted(numbers):
@@ -626,12 +604,8 @@ def _widest(what: Said, place: int, noun: str) -> Claim | None:
         if len(rows) != 2:
             return None
         fits = [m for m in measures if {*rows} == {what.table.high(m), what.table.low(m)}]
-        return Claim(
-            "supported" if fits else "contradicted",
-            "comparison",
-            ("gap", (fits or measures)[0], frozenset(rows), "widest"),
-            rows,
-        )
+        fact = ("gap", (fits or measures)[0], frozenset(rows), "widest")
+        return Claim("supported" if fits else "contradicted", "comparison", fact, rows)
     if not what.table.ordered or len(rows) not in {1, 2} or (len(rows) == 1 and rows[0] == 0):
         return None
     last = max(rows)
@@ -644,10 +618,6 @@ def _widest(what: Said, place: int, noun: str) -> Claim | None:
     return Claim("contradicted", "comparison", ("step", measures[0], last, up), rows)
 
 
-_SIDES = {"melhor": "good", "melhores": "good", "pior": "bad", "piores": "bad"}
-"""Ends of a comparison that depend on whether more of the measure is good."""
-
-
 _VERBS = (words()["above"] | words()["below"]) - words()["adjectives"]
 """Words that are followed by what they compare with at once, without "que"."""
 
@@ -655,7 +625,8 @@ _VERBS = (words()["above"] | words()["below"]) - words()["adjectives"]
 def _against(what: Said, place: int) -> Claim | None:
     """ "SP supera o RJ", "acima da média", "maior em SP do que no RJ", "mais barato que"."""
     text, following = what.text(place), what.text(place + 1)
-    end = (_end(text, following) if text in {"mais", "menos"} else "") or _SIDES.get(text, "")
+    graded = text in {"mais", "menos"} or text in words()["best"] | words()["worst"]
+    end = _end(text, following) if graded else ""
     end = end or ("high" if text in words()["above"] else "low" if text in words()["below"] else "")
     if not end:
         return None

@@ -76,17 +76,10 @@ def judge(table: Table, completion: str) -> tuple[Outcome, Score]:
         "recommendation": right * _recommendation(reading, supported),
         **_form(reading, len(completion.split())),
     }
-    return Outcome(how=_outcome(completion, reading)), RUBRIC.score(values)
-
-
-def _outcome(completion: str, reading: Reading) -> str:
-    if not completion.strip():
-        return "empty"
-    if any(claim.verdict == "contradicted" for claim in reading.claims):
-        return "contradicted"
-    if any(claim.verdict == "unsupported" for claim in reading.claims):
-        return "unsupported"
-    return "supported" if reading.claims else "nothing claimed"
+    verdicts = {claim.verdict for claim in reading.claims}
+    spoilt = (verdict for verdict in ("contradicted", "unsupported", "supported") if verdict in verdicts)
+    how = next(spoilt, "nothing claimed") if completion.strip() else "empty"
+    return Outcome(how=how), RUBRIC.score(values)
 
 
 def _enough(supported: Facts) -> float:

@@ -103,16 +103,13 @@ class Lexicon(NamedTuple):
 def lexicon() -> Lexicon:
     """The lexicon, read when it is first needed."""
     table: dict[str, Any] = read_table(Path(__file__).with_name("lexicon.yaml"))
-    idioms: dict[str, list[str]] = {}
-    for phrase, meant in table["idioms"].items():
-        idioms.setdefault(meant, []).append(phrase)
     faults = {f"{kind}: {phrase}": [phrase] for kind in ("placeholders", "remarks", "stock") for phrase in table[kind]}
     acts = {
         act: [frozenset(folded(forms).split("/")) for forms in written.split()]
         for act, written in table["acts"].items()
     }
     return Lexicon(
-        idioms=Phrases(idioms, negatable=False),
+        idioms=Phrases(table["idioms"], negatable=False),
         concepts=Phrases(table["concepts"], negatable=True),
         claims=Phrases(table["claims"], negatable=False),
         faults=Phrases(faults, negatable=False),

@@ -198,7 +198,8 @@ def _written(body: str, spoken: Sequence[str]) -> float:
 
 Number = tuple[float, str]
 """A value and its unit: %, R$, dia, hora, or nothing."""
-_PLURALS = {"": ("s", "es"), "l": ("is",), "m": ("ns",), "ao": ("oes", "aos", "aes")}
+_FORMS = {"$": ("", "s", "es"), "l$": ("is",), "m$": ("ns",), "ao$": ("oes", "aos", "aes")}
+"""A noun and what its plural may be."""
 
 
 class Facts(NamedTuple):
@@ -223,14 +224,8 @@ def facts_of(name: str, product: str, told: str, offers: tuple[str, ...]) -> Fac
     codes = {folded(word) for word in found if word.isupper() or any(map(str.isdigit, word))}
     named = words(product)
     nouns = {word for place, word in enumerate(named) if place == 0 or len(word) > 3}
-    plurals = {
-        word.removesuffix(end) + plural
-        for word in nouns
-        for end, endings in _PLURALS.items()
-        if word.endswith(end)
-        for plural in endings
-    }
-    return Facts(numbers_of(given), codes, claims_of(words(given)), folded(name), named, nouns | plurals)
+    forms = {re.sub(end, ending, noun) for noun in nouns for end, endings in _FORMS.items() for ending in endings}
+    return Facts(numbers_of(given), codes, claims_of(words(given)), folded(name), named, forms)
 
 
 def masked(said: Sequence[str], facts: Facts, copied: Collection[int] = ()) -> list[str]:
