@@ -304,7 +304,7 @@ def _failed(
     counted = [word for word in said if word.isalpha()]
     portuguese, *others = lexicon().languages.values()
     mine = sum(word in portuguese for word in counted)
-    foreign = max(sum(word in other - portuguese for word in counted) for other in others)
+    foreign = max(sum(word in other and word not in portuguese for word in counted) for other in others)
     found = [word for word in _LETTERS(text) if folded(word) not in facts.codes]
     shouted = sum(map(str.isupper, found))
     most = 2 if titled else 1
