@@ -9,16 +9,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from plumbline.records import Outcome, Score
-from plumbline.tasks.rubric import Part, Rubric
 from plumbline_commerce.insights.claims import Claim, Said, comparison_claims, number_claims, said
 from plumbline_commerce.insights.reading import Sentence, sentences, words
-from plumbline_commerce.insights.table import Table, data
+from plumbline_commerce.insights.table import HERE, Table
+from plumbline_commerce.job import read_rubric
 
-_TABLE = {
-    group: tuple(Part(name, float(weight), asks) for name, (weight, asks) in parts.items())
-    for group, parts in data("rubric").items()
-}
-RUBRIC = Rubric("commerce-insights", 1, **_TABLE)
+RUBRIC = read_rubric("commerce-insights", 1, HERE / "rubric.yaml")
 ENOUGH = {"cell": (2, 0.30), "derived": (2, 0.35), "comparison": (3, 0.35)}
 """How many supported facts of each sort are enough, and their share of `claims`."""
 CONTRADICTED = 2.0

@@ -13,16 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plumbline.records import Outcome, Score
-from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.text.numbers import read_number
+from plumbline_commerce.job import read_rubric
 from plumbline_commerce.push.reading import SEPARATORS, Message, folded, lexicon, plain, read, words
 
-_TABLE = {
-    group: tuple(Part(name, float(weight), asks) for name, (weight, asks) in parts.items())
-    for group, parts in read_table(Path(__file__).with_name("rubric.yaml")).items()
-}
-RUBRIC = Rubric("commerce-push", 1, **_TABLE)
+RUBRIC = read_rubric("commerce-push", 1, Path(__file__).with_name("rubric.yaml"))
 GATES = tuple(part.name for part in RUBRIC.form if part.pays_for.startswith("gate"))
 FAILED = 0.1
 """What is left of the parts that pay where a gate failed."""
