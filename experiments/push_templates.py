@@ -17,7 +17,7 @@ from plumbline.records import Example
 from plumbline.tasks import open_task
 from plumbline_commerce.database.categories import CATEGORIES
 from plumbline_commerce.push.pairs import agreeing
-from plumbline_commerce.push.situations import situations
+from plumbline_commerce.push.rubric import situations
 
 NOUNS = {noun.word: noun for category in CATEGORIES for noun in category.nouns}
 

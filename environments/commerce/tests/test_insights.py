@@ -16,12 +16,10 @@ from plumbline.storage import write_jsonl
 from plumbline.tasks import open_task
 from plumbline.tasks.tables import read_table
 from plumbline_commerce.build import _record
-from plumbline_commerce.insights.controls import LIMITS
-from plumbline_commerce.insights.figures import SHOP_MONTHS, period
-from plumbline_commerce.insights.job import JOB
-from plumbline_commerce.insights.pairs import pairs
+from plumbline_commerce.insights.job import JOB, LIMITS
+from plumbline_commerce.insights.pairs import SHOP_MONTHS, pairs, period
 from plumbline_commerce.insights.rubric import judge, language, read
-from plumbline_commerce.insights.table import brazilian, check, kinds, measures, table_of
+from plumbline_commerce.insights.table import brazilian, check, data, measures, table_of
 from plumbline_commerce.job import Shop
 from plumbline_commerce.options import CommerceOptions
 from tests.work import work
@@ -128,7 +126,7 @@ def test_figures_are_those_of_the_orders(commerce_folder, scope):
     column = {"estado": "customer_state", "categoria": "product_category", "pagamento": "payment_type"}
     checked = 0
     for pair in (pair for members in made(commerce_folder, insights_from=scope).values() for pair in members):
-        about = kinds()[pair.about["kind"]]
+        about = data("kinds")[pair.about["kind"]]
         if pair.about["slice"] not in spans or about["rows"] not in column:
             continue
         first, last = spans[pair.about["slice"]]

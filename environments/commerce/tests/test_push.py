@@ -21,12 +21,20 @@ from plumbline_commerce.database.people import MEN, WOMEN
 from plumbline_commerce.job import Shop
 from plumbline_commerce.options import COUNTS, CommerceOptions
 from plumbline_commerce.push import pairs as made
-from plumbline_commerce.push.controls import LIMITS
-from plumbline_commerce.push.gates import claims_of, facts_of, numbers_of
-from plumbline_commerce.push.job import JOB
-from plumbline_commerce.push.phrases import Phrases, lexicon, words
-from plumbline_commerce.push.rubric import FAILED, GATES, LONG, RUBRIC, SHORT, judge
-from plumbline_commerce.push.situations import situations
+from plumbline_commerce.push.job import JOB, LIMITS
+from plumbline_commerce.push.reading import Phrases, lexicon, words
+from plumbline_commerce.push.rubric import (
+    FAILED,
+    GATES,
+    LONG,
+    RUBRIC,
+    SHORT,
+    claims_of,
+    facts_of,
+    judge,
+    numbers_of,
+    situations,
+)
 from tests.work import most_work
 
 WRITTEN = yaml.safe_load(Path(__file__).with_name("push_messages.yaml").read_text(encoding="utf-8"))
@@ -241,7 +249,7 @@ def test_a_title_is_the_first_line_where_it_is_asked_for(shop):
     options = shop.options.model_copy(update={"titles": True, "push": 40})
     for pairs in made.pairs(Shop(shop.database, shop.folder, options, silent)).values():
         for pair in pairs:
-            assert pair.prompt[-1]["content"].endswith(made.TITLED)
+            assert pair.prompt[-1]["content"].endswith(made.texts()["titled"])
             assert total(pair.gold, pair.reference) == 1.0
 
 

@@ -16,7 +16,8 @@ from plumbline.config.imports import needed
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Message, Outcome, Score
 from plumbline.storage import open_regular
-from plumbline.tasks.rubric import Rubric
+from plumbline.tasks.rubric import Part, Rubric
+from plumbline.tasks.tables import read_table
 from plumbline.tasks.task import Control
 from plumbline_commerce.options import COUNTS, CommerceOptions
 
@@ -100,6 +101,15 @@ def job_named(name: str) -> Job:
     """The job of that name, one of `JOBS`."""
     job: Job = needed(JOBS[name], f"the job {name}", RecipeError).JOB
     return job
+
+
+def read_rubric(name: str, version: int, path: Path) -> Rubric:
+    """A rubric from a table of `parts` and `form`: of each part its weight and what it asks for."""
+    groups = {
+        group: tuple(Part(part, float(weight), asks) for part, (weight, asks) in listed.items())
+        for group, listed in read_table(path).items()
+    }
+    return Rubric(name, version, **groups)
 
 
 def split_evenly(sizes: Mapping[str, int], kinds: Sequence[str], rng: np.random.Generator) -> dict[str, list[int]]:

@@ -1,32 +1,113 @@
-"""The job: a manager's question about a small table of figures, answered by a short analysis in Portuguese."""
+"""The job: a manager's question about a small table of figures, answered by a short analysis in Portuguese.
 
-from pathlib import Path
+The controls are ways to write about a table without analysing it: what they earn is the floor under every figure.
+"""
 
-from plumbline.records import Example, Outcome, Score
-from plumbline_commerce.insights import rubric
-from plumbline_commerce.insights.controls import CONTROLS, LIMITS
+from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
+
+from plumbline.records import Example
+from plumbline.tasks.controls import blank, constant, echo, shuffled_gold
+from plumbline.tasks.tables import read_table
+from plumbline.tasks.task import Control, gold_of
 from plumbline_commerce.insights.pairs import pairs
-from plumbline_commerce.insights.table import check, table_of
-from plumbline_commerce.job import Job, Verdict
-from plumbline_commerce.options import CommerceOptions
+from plumbline_commerce.insights.rubric import RUBRIC, judge
+from plumbline_commerce.insights.table import HERE, Table, capitalized, check, table_of, written
+from plumbline_commerce.job import Job
 
 
-def verdict(_options: CommerceOptions, _folder: Path) -> Verdict:
-    """See `Job.verdict`."""
-    return judge
+def _each(write: Callable[[Table], str]) -> Control:
+    """The control that writes about each example's table."""
+    return lambda examples: [write(table_of(example.reference)) for example in examples]
 
 
-def judge(example: Example, completion: str) -> tuple[Outcome, Score]:
-    """Judge an analysis of an example's table."""
-    return rubric.judge(table_of(example.reference), completion)
+def _row(table: Table, row: int) -> dict[str, str]:
+    """What a template may say of a row."""
+    name, measure, value = table.named[row], table.columns[table.about], table.values[row][table.about]
+    cells = zip(table.columns, table.values[row], strict=True)
+    slots = {"name": name.name, "o": name.o, "head": measure.head, "figure": written(value, measure)}
+    slots["cells"] = ", ".join(f"{column.name} de {written(value, column)}" for column, value in cells)
+    for slot, word in (("highest", "maior"), ("lowest", "menor")):
+        shown = written(value, measure, prose=True)
+        slots[slot] = capitalized(f"{measure.the} {word} {measure.name} está {name.em}, com {shown}.")
+    return slots
 
 
+def _filled(way: Mapping[str, str]) -> Control:
+    """The control that fills a template of `controls.yaml`."""
+
+    def write(table: Table) -> str:
+        rows = [_row(table, row) for row in range(len(table.rows))]
+        column, measure = table.column(table.about), table.columns[table.about]
+        named = {"first": 0, "last": -1, "high": table.high(table.about), "low": table.low(table.about)}
+        slots = {f"{slot}_{place}": text for place, row in named.items() for slot, text in rows[row].items()}
+        gap = written(abs(column[0] - column[-1]), measure, prose=True).replace("%", " pontos percentuais")
+        figures = [written(one, m) for row in table.values for one, m in zip(row, table.columns, strict=True)]
+        slots |= {"gap": gap, "values": ", ".join(figures), "figures": " ".join(figures)}
+        slots["names"] = " ".join(row["name"] for row in rows)
+        said = [way.get("each", "").format(**row) for row in rows[: int(way.get("most", len(rows)))]]
+        return "".join([*said, way["end"].format(**slots)])
+
+    return _each(write)
+
+
+def _compared(table: Table, said: Sequence[str]) -> str:
+    return " ".join([*map(capitalized, said), f"Recomendo priorizar {table.named[0].o}."])
+
+
+def hedged(table: Table) -> str:
+    """Every comparison in both directions."""
+    measure = table.columns[table.about]
+    pairs = list(permutations([row.o for row in table.named], 2))[:6]
+    said = [f"{measure.the} {measure.name} de {one} é maior ou menor que {other}." for one, other in pairs]
+    return _compared(table, said)
+
+
+def comparisons_alone(table: Table) -> str:
+    """Every true comparison of two rows in every measure, without a figure, an extreme or a gap."""
+    said = [
+        f"{table.named[one].o} supera {table.named[other].o} em {measure.name}."
+        for index, measure in enumerate(table.columns)
+        for one, other in permutations(range(len(table.rows)), 2)
+        if table.values[one][index] > table.values[other][index]
+    ]
+    return _compared(table, said[:30])
+
+
+def other_rows(examples: Sequence[Example]) -> list[str]:
+    """The gold answer with every row's name exchanged for the next row's."""
+    answers = []
+    for example in examples:
+        text, named = gold_of(example), table_of(example.reference).named
+        for index, row in enumerate(named):
+            for form in ("em", "o", "name"):
+                name = getattr(row, form)
+                text = text.replace(name, f"\0{form}{index}\0").replace(capitalized(name), f"\0{form}{index}\0")
+        for index, row in enumerate([*named[1:], named[0]]):
+            for form in ("em", "o", "name"):
+                text = text.replace(f"\0{form}{index}\0", getattr(row, form))
+        answers.append(text)
+    return answers
+
+
+_TABLE = read_table(HERE / "controls.yaml")
+LIMITS = {name: float(most) for name, most in _TABLE["limits"].items()}
+_WAYS: dict[str, Control] = {
+    "blank": blank,
+    "echo": echo,
+    "constant": constant,
+    "shuffled-gold": shuffled_gold,
+    "other-rows": other_rows,
+    "comparisons-alone": _each(comparisons_alone),
+    "hedged": _each(hedged),
+    **{name: _filled(way) for name, way in _TABLE["texts"].items()},
+}
 JOB = Job(
     name="insights",
-    rubric=rubric.RUBRIC,
-    controls=CONTROLS,
+    rubric=RUBRIC,
+    controls={name: _WAYS[name] for name in LIMITS},
     limits=LIMITS,
     pairs=pairs,
     check=check,
-    verdict=verdict,
+    verdict=lambda _options, _folder: lambda example, text: judge(table_of(example.reference), text),
 )

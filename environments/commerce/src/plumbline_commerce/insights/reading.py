@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from plumbline.tasks.tables import read_table
 from plumbline.tasks.text.numbers import read_number
-from plumbline_commerce.insights.table import HERE, Row, Table
+from plumbline_commerce.insights.table import Row, Table, data
 
 MOST_CHARACTERS = 4000
 """Of an answer that are read; the length that pays is a quarter of that."""
@@ -63,15 +62,15 @@ class Sentence(NamedTuple):
 @cache
 def words() -> Mapping[str, frozenset[str]]:
     """The word lists of `words.yaml`."""
-    return {name: frozenset(listed) for name, listed in read_table(HERE / "words.yaml").items() if name != "numbers"}
+    return {name: frozenset(listed) for name, listed in data("words").items()}
 
 
-@cache
-def numerals() -> Mapping[str, int]:
-    """Numbers in words up to ten."""
-    return {name: int(value) for name, value in read_table(HERE / "words.yaml")["numbers"].items()}
-
-
+NUMERALS, _PARTS, _MULTIPLES = (
+    {word: int(value) for word, value in data("numbers")[kind].items()} for kind in ("numerals", "parts", "multiples")
+)
+_NUMBER_WORDS = {*_MULTIPLES, *_PARTS, *NUMERALS, "metade"}
+_FILLING = frozenset({"$", "o", "os", "as", "um", "uma"})
+_BEFORE_NUMBERS = _FILLING | {"a", "de", "do", "da"}
 _RAW = re.compile(r"\x01(\d+)\x02|(\d+(?:[.,]\d+)*)|([a-z]+(?:-[a-z]+)*)|([.!?;\n])|(\S)")
 _LIST_MARK = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-*•–—+])[ \t]+", re.MULTILINE)
 _TABLE_LINE = re.compile(r"^[^\n]*\|[^\n]*$", re.MULTILINE)
@@ -120,7 +119,7 @@ def _sentence(raw: list[tuple[int, str]], table: Table, *, asks: bool) -> Senten
             tokens.append(Token(text, number=figure))
         elif text in _NUMBER_WORDS and (number := _in_words(raw, index, tokens)) is not None:
             tokens.append(Token(text, number=number))
-            index += 1 if number.unit == "times" and text in numerals() else 0
+            index += 1 if number.unit == "times" and text in NUMERALS else 0
         else:
             tokens.append(_word(text))
         index += 1
@@ -155,51 +154,31 @@ def _add_row(tokens: list[Token], row: int, *, ordered: bool) -> None:
 def _number(raw: list[tuple[int, str]], index: int, before: list[Token]) -> tuple[Stated, int]:
     """A number with what stands around it, and the index of its last token."""
     value, step = _value(raw[index][1])
-    money = bool(before) and before[-1].text == "$"
-    unit = "money" if money else ""
+    ahead = before[-1].text if before else ""
+    unit = "money" if ahead == "$" else ""
     following = raw[index + 1][1] if index + 1 < len(raw) else ""
-    if following in {"mil", "milhao", "milhoes"}:
-        scale = 1e3 if following == "mil" else 1e6
+    if scale := {"mil": 1e3, "milhao": 1e6, "milhoes": 1e6}.get(following):
         value, step, index = None if value is None else value * scale, step * scale, index + 1
         following = raw[index + 1][1] if index + 1 < len(raw) else ""
-    found = _UNITS.get(following, "")
+    found = data("numbers")["units"].get(following, "")
     if found:
         unit, index = found, index + 1
-    if before and before[-1].text == "-" and money is False:
-        value = None if value is None else abs(value)
+    if ahead == "-" and value is not None:
+        value = abs(value)
     return Stated(value, step, unit, _nearly(before)), index
-
-
-_UNITS = {
-    "%": "percent",
-    "pp": "points",
-    "ponto": "points",
-    "pontos": "points",
-    "reais": "money",
-    "dia": "days",
-    "dias": "days",
-    "vez": "times",
-    "vezes": "times",
-    "x": "times",
-}
-_PARTS = {"terco": 1 / 3, "tercos": 1 / 3, "quarto": 1 / 4, "quartos": 1 / 4, "quinto": 1 / 5, "quintos": 1 / 5}
-_MULTIPLES = {"dobro": 2.0, "triplo": 3.0, "quadruplo": 4.0}
-
-
-_NUMBER_WORDS = {*_MULTIPLES, *_PARTS, *numerals(), "metade"}
 
 
 def _in_words(raw: list[tuple[int, str]], index: int, before: list[Token]) -> Stated | None:
     """ "o dobro", "metade", "dois terços", "três vezes"; None where the word is no number that is checked."""
     text = raw[index][1]
     if text in _MULTIPLES:
-        return Stated(_MULTIPLES[text], 0.3, "times", _nearly(before), in_words=True)
+        return Stated(float(_MULTIPLES[text]), 0.3, "times", _nearly(before), in_words=True)
     if text == "metade":
         return Stated(0.5, 0.08, "half", _nearly(before), in_words=True)
-    if text in _PARTS and before and before[-1].text in numerals() and len(raw) > index + 1:
-        return Stated(numerals()[before[-1].text] * _PARTS[text], 0.06, "half", _nearly(before[:-1]), in_words=True)
-    if text in numerals() and text not in {"um", "uma"} and len(raw) > index + 1 and raw[index + 1][1] == "vezes":
-        return Stated(float(numerals()[text]), 0.3, "times", _nearly(before), in_words=True)
+    if text in _PARTS and before and before[-1].text in NUMERALS and len(raw) > index + 1:
+        return Stated(NUMERALS[before[-1].text] * (1 / _PARTS[text]), 0.06, "half", _nearly(before[:-1]), in_words=True)
+    if text in NUMERALS and text not in {"um", "uma"} and len(raw) > index + 1 and raw[index + 1][1] == "vezes":
+        return Stated(float(NUMERALS[text]), 0.3, "times", _nearly(before), in_words=True)
     return None
 
 
@@ -215,13 +194,7 @@ def _nearly(before: list[Token]) -> str:
     while texts and texts[-1] in _FILLING:
         del texts[-1]
     pair = texts[-2:] if texts and texts[-1] in {"que", "de", "da", "do", "a", "dos", "das"} else []
-    return _BOUNDS.get(pair[0], "") if pair else ""
-
-
-_FILLING = frozenset({"$", "o", "os", "as", "um", "uma"})
-_BEFORE_NUMBERS = _FILLING | {"a", "de", "do", "da"}
-_BOUNDS = {"mais": "over", "menos": "under"} | dict.fromkeys(("acima", "superior", "superiores"), "above")
-_BOUNDS |= dict.fromkeys(("abaixo", "inferior", "inferiores"), "below")
+    return data("numbers")["bounds"].get(pair[0], "") if pair else ""
 
 
 @lru_cache(maxsize=1 << 14)

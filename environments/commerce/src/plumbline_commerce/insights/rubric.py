@@ -9,36 +9,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from plumbline.records import Outcome, Score
-from plumbline.tasks.rubric import Part, Rubric
-from plumbline_commerce.insights.claims import Claim, Said, number_claims, said
-from plumbline_commerce.insights.directions import comparison_claims
+from plumbline_commerce.insights.claims import Claim, Said, comparison_claims, number_claims, said
 from plumbline_commerce.insights.reading import Sentence, sentences, words
-from plumbline_commerce.insights.table import Table
+from plumbline_commerce.insights.table import HERE, Table
+from plumbline_commerce.job import read_rubric
 
-RUBRIC = Rubric(
-    "commerce-insights",
-    1,
-    parts=(
-        Part("claims", 0.45, "share of the claims that the table supports, times enough figures, sums and comparisons"),
-        Part(
-            "coverage",
-            0.25,
-            "highest and lowest row of the measure in question are named, and the gap between them; times that share",
-        ),
-        Part("directions", 0.10, "share of the comparisons that agree with the table, times enough of them"),
-        Part(
-            "recommendation",
-            0.20,
-            "something to do about a row that the text has compared, at the end; times that share",
-        ),
-    ),
-    form=(
-        Part("language", 0.50, "Portuguese"),
-        Part("repetition", 0.20, "no sentence twice"),
-        Part("length", 0.15, "30 to 170 words"),
-        Part("structure", 0.10, "3 to 7 statements"),
-    ),
-)
+RUBRIC = read_rubric("commerce-insights", 1, HERE / "rubric.yaml")
 ENOUGH = {"cell": (2, 0.30), "derived": (2, 0.35), "comparison": (3, 0.35)}
 """How many supported facts of each sort are enough, and their share of `claims`."""
 CONTRADICTED = 2.0
@@ -96,17 +72,10 @@ def judge(table: Table, completion: str) -> tuple[Outcome, Score]:
         "recommendation": right * _recommendation(reading, supported),
         **_form(reading, len(completion.split())),
     }
-    return Outcome(how=_outcome(completion, reading)), RUBRIC.score(values)
-
-
-def _outcome(completion: str, reading: Reading) -> str:
-    if not completion.strip():
-        return "empty"
-    if any(claim.verdict == "contradicted" for claim in reading.claims):
-        return "contradicted"
-    if any(claim.verdict == "unsupported" for claim in reading.claims):
-        return "unsupported"
-    return "supported" if reading.claims else "nothing claimed"
+    verdicts = {claim.verdict for claim in reading.claims}
+    spoilt = (verdict for verdict in ("contradicted", "unsupported", "supported") if verdict in verdicts)
+    how = next(spoilt, "nothing claimed") if completion.strip() else "empty"
+    return Outcome(how=how), RUBRIC.score(values)
 
 
 def _enough(supported: Facts) -> float:

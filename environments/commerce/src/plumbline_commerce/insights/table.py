@@ -1,6 +1,6 @@
 """A small table of figures: what its rows and measures are called, and how its values are written in Portuguese."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Any
 from plumbline.tasks.tables import read_table
 
 HERE = Path(__file__).parent
-MONTHS = tuple(read_table(HERE / "names.yaml")["mes"]["months"])
 ORDERED = frozenset({"mes", "faixa", "parcelas"})
 """Rows that have an order of their own, so that one may say of them that a figure rises or falls."""
 
@@ -28,11 +27,10 @@ class Row:
     """Other ways to say it; one in capitals, or with capitals and accents, is meant literally."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A column of figures."""
+    """A column of figures: a row of `measures.yaml`."""
 
-    key: str
     head: str
     """Over its column."""
     name: str
@@ -43,11 +41,12 @@ class Measure:
     unit: str
     """count, money, percent, days or mean."""
     decimals: int
-    high_is_good: bool
+    good: str
+    """high or low."""
     additive: bool
     """Whether the sum of its rows, and a row's share of it, mean something."""
-    counted: str
-    """What a count counts, "" for other units."""
+    counted: str = ""
+    """What a count counts."""
     words: tuple[str, ...]
     """Beginnings of the words by which people mean it; lower case, no accents."""
 
@@ -68,12 +67,12 @@ class Table:
     @cached_property
     def dimension(self) -> str:
         """What its rows are: estado, mes ..."""
-        return str(kinds()[self.kind]["rows"])
+        return str(data("kinds")[self.kind]["rows"])
 
     @cached_property
     def about(self) -> int:
         """The index of the measure that the question is about."""
-        return self.measures.index(kinds()[self.kind]["about"])
+        return self.measures.index(data("kinds")[self.kind]["about"])
 
     @cached_property
     def named(self) -> tuple[Row, ...]:
@@ -86,12 +85,9 @@ class Table:
         return tuple(measures()[key] for key in self.measures)
 
     @cached_property
-    def _columns(self) -> tuple[tuple[float, ...], ...]:
-        return tuple(zip(*self.values, strict=True))
-
-    def column(self, measure: int) -> tuple[float, ...]:
+    def column(self) -> Callable[[int], tuple[float, ...]]:
         """The values of one measure, by row."""
-        return self._columns[measure]
+        return tuple(zip(*self.values, strict=True)).__getitem__
 
     def high(self, measure: int) -> int:
         """The row with the highest value, the first of them where there are several."""
@@ -130,38 +126,20 @@ _table = lru_cache(maxsize=4096)(Table)
 
 
 @cache
-def kinds() -> Mapping[str, Any]:
-    """The kinds of tables, as `kinds.yaml` has them."""
-    found: Mapping[str, Any] = read_table(HERE / "kinds.yaml")
-    return found
-
-
-@cache
-def dimensions() -> Mapping[str, Any]:
-    """What tables have rows of, as `names.yaml` has it."""
-    found: Mapping[str, Any] = read_table(HERE / "names.yaml")
+def data(name: str) -> Mapping[str, Any]:
+    """A table of this folder: `kinds` of tables, `names` of rows by dimension, `phrases` of gold answers, `words`."""
+    found: Mapping[str, Any] = read_table(HERE / f"{name}.yaml")
     return found
 
 
 @cache
 def measures() -> Mapping[str, Measure]:
     """The measures by their keys."""
-    return {
-        key: Measure(
-            key=key,
-            head=row["head"],
-            name=row["name"],
-            the=row["the"],
-            sql=row["sql"],
-            unit=row["unit"],
-            decimals=int(row["decimals"]),
-            high_is_good=row["good"] == "high",
-            additive=row["unit"] == "count" or "additive" in row,
-            counted=row.get("counted", ""),
-            words=tuple(row["words"]),
-        )
-        for key, row in read_table(HERE / "measures.yaml").items()
-    }
+    found = {}
+    for key, row in read_table(HERE / "measures.yaml").items():
+        row |= {"decimals": int(row["decimals"]), "additive": row["unit"] == "count" or "additive" in row}
+        found[key] = Measure(**{**row, "words": tuple(row["words"])})
+    return found
 
 
 @cache
@@ -173,12 +151,12 @@ def row_named(dimension: str, key: str) -> Row:
     """
     if dimension == "mes":
         year, number = key.split("-")
-        month = MONTHS[int(number) - 1]
+        month = data("names")["mes"]["months"][int(number) - 1]
         name = f"{month} de {year}"
         short = f"{month[:3]}/{year}"
         aliases = (short, f"{month[:3]}/{year[2:]}", f"{month}/{year}", f"{month}/{year[2:]}", f"{number}/{year}")
         return Row(name, f"em {name}", name, (*aliases, key, f"{month} {year}", month))
-    row = dimensions()[dimension]["rows"][key]
+    row = data("names")[dimension]["rows"][key]
     name = row.get("name", key)
     return Row(name, row["em"], row.get("o", name), tuple(row["aliases"]))
 
@@ -190,19 +168,20 @@ def brazilian(value: float, decimals: int) -> str:
 
 def written(value: float, measure: Measure, *, prose: bool = False) -> str:
     """A value of a measure with its unit; in prose a count says what it counts."""
-    number = brazilian(value, measure.decimals)
-    if measure.unit == "money":
-        return f"R$ {number}"
-    if measure.unit == "percent":
-        return f"{number}%"
-    if prose and measure.unit == "days":
-        return f"{number} dias"
-    return f"{number} {measure.counted}" if prose and measure.unit == "count" else number
+    counts = {"days": " dias", "count": f" {measure.counted}"} if prose else {}
+    around = {"money": ("R$ ", ""), "percent": ("", "%")}
+    before, behind = around.get(measure.unit, ("", counts.get(measure.unit, "")))
+    return f"{before}{brazilian(value, measure.decimals)}{behind}"
+
+
+def capitalized(text: str) -> str:
+    """A sentence, its first letter a capital."""
+    return text[0].upper() + text[1:]
 
 
 def rendered(table: Table) -> str:
     """The table as a prompt shows it: a line of heads, a line for each row, columns apart by a bar."""
-    head = " | ".join([dimensions()[table.dimension]["column"], *(measure.head for measure in table.columns)])
+    head = " | ".join([data("names")[table.dimension]["column"], *(measure.head for measure in table.columns)])
     lines = [
         " | ".join([row.name, *map(written, values, table.columns)])
         for row, values in zip(table.named, table.values, strict=True)
@@ -213,20 +192,22 @@ def rendered(table: Table) -> str:
 def check(reference: Mapping[str, Any]) -> None:
     """See `plumbline_commerce.job.Job.check`."""
     kind, rows, columns, values = (reference.get(key) for key in ("kind", "rows", "measures", "values"))
-    if not isinstance(kind, str) or kind not in kinds():
-        raise ValueError(f"the reference's kind is {kind!r}; it should be one of {', '.join(kinds())}")
+    if not isinstance(kind, str) or kind not in data("kinds"):
+        raise ValueError(f"the reference's kind is {kind!r}; it should be one of {', '.join(data('kinds'))}")
     if (
         not isinstance(columns, Sequence)
         or not set(columns) <= set(measures())
-        or kinds()[kind]["about"] not in columns
+        or data("kinds")[kind]["about"] not in columns
     ):
-        raise ValueError(f"the reference's measures are {columns!r}; tables of {kind} have {kinds()[kind]['measures']}")
-    dimension = kinds()[kind]["rows"]
+        raise ValueError(
+            f"the reference's measures are {columns!r}; tables of {kind} have {data('kinds')[kind]['measures']}"
+        )
+    dimension = data("kinds")[kind]["rows"]
     try:
         for row in rows if isinstance(rows, Sequence) else ():
             row_named(dimension, row)
     except (KeyError, ValueError, IndexError, AttributeError, TypeError):
-        known = ", ".join(dimensions()[dimension]["rows"]) or "months such as 2018-03"
+        known = ", ".join(data("names")[dimension]["rows"]) or "months such as 2018-03"
         raise ValueError(f"the reference's row {row!r} is no {dimension}; there are {known}") from None
     well_formed = (
         isinstance(rows, Sequence)

@@ -1,25 +1,75 @@
-"""The job: one push notification for one customer."""
+"""The job: one push notification for one customer; and what is earned by writing without understanding."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline_commerce.job import Job, Verdict
-from plumbline_commerce.options import CommerceOptions
-from plumbline_commerce.push import rubric
-from plumbline_commerce.push.controls import CONTROLS, LIMITS
+from plumbline.records import Example
+from plumbline.tasks.controls import WITH_GOLD, blank, shuffled_gold
+from plumbline.tasks.tables import read_table
+from plumbline.tasks.task import Control, gold_of
+from plumbline_commerce.job import Job
 from plumbline_commerce.push.pairs import pairs
-from plumbline_commerce.push.situations import situations
+from plumbline_commerce.push.rubric import RUBRIC, judge, situations
+
+TRIED = 100
+"""Examples by which a constant is chosen."""
+COUPON = " Use o cupom PUSH10."
 
 
-def identity(options: CommerceOptions) -> str:
-    """The reading, because it decides the totals."""
-    return f":{options.reading}"
+def _of_each(write: Callable[[Mapping[str, Any], str], str]) -> Control:
+    """A text made of an example's reference and gold message."""
+    return lambda examples: [write(example.reference, gold_of(example)) for example in examples]
 
 
-def verdict(options: CommerceOptions, _folder: Path) -> Verdict:
-    """See `Job.verdict`."""
-    return lambda example, completion: rubric.judge(example.reference, completion, options.reading)
+def _filled(text: str) -> Control:
+    """The same text for everybody, the name and the product put in."""
+    return _of_each(lambda given, _: text.format_map(given))
+
+
+def _skeleton(example: Example) -> str:
+    """A gold message with gaps for the name and the product."""
+    given = example.reference
+    return gold_of(example).replace(given["product"], "{product}").replace(given["name"], "{name}")
+
+
+def renamed_gold(examples: Sequence[Example]) -> list[str]:
+    """Another customer's perfect message, with this one's name and product."""
+    skeletons = {gold_of(example): _skeleton(example) for example in examples}
+    others = zip(examples, shuffled_gold(examples), strict=True)
+    return [skeletons[other].format_map(example.reference) for example, other in others]
+
+
+def named_constant(examples: Sequence[Example]) -> list[str]:
+    """One gold message with everybody's own name and product: of one for each situation, the one that earns most.
+
+    Those with an offer are left out, because where it is not allowed it is invented.
+    """
+    models: dict[str, Control] = {}
+    for example in examples:
+        if not example.reference["offers"]:
+            models.setdefault(example.reference["situation"], _filled(_skeleton(example)))
+    some = examples[:TRIED]
+
+    def earned(control: Control) -> float:
+        return sum(judge(e.reference, text, "lenient")[1].total for e, text in zip(some, control(some), strict=True))
+
+    return max(models.values(), key=earned, default=blank)(examples)
+
+
+_TABLE = read_table(Path(__file__).with_name("controls.yaml"))
+LIMITS = {name: float(most) for name, most in _TABLE["limits"].items()}
+_WAYS: dict[str, Control] = {
+    **WITH_GOLD,
+    "named-constant": named_constant,
+    "renamed-gold": renamed_gold,
+    **{name: _filled(text) for name, text in _TABLE["texts"].items()},
+    "facts-copied": _of_each(
+        lambda given, _: f"{given['name']}, {given['product']}: {given['told']}. {' '.join(given['offers'])}".strip()
+    ),
+    "invented-coupon": _of_each(lambda _, gold: gold[: 119 - len(COUPON)].rstrip() + COUPON),
+}
+CONTROLS = {name: _WAYS[name] for name in LIMITS}
 
 
 def check(reference: Mapping[str, Any]) -> None:
@@ -38,11 +88,11 @@ def check(reference: Mapping[str, Any]) -> None:
 
 JOB = Job(
     name="push",
-    rubric=rubric.RUBRIC,
+    rubric=RUBRIC,
     controls=CONTROLS,
     limits=LIMITS,
     pairs=pairs,
     check=check,
-    verdict=verdict,
-    identity=identity,
+    verdict=lambda options, _: lambda example, text: judge(example.reference, text, options.reading),
+    identity=lambda options: f":{options.reading}",  # it decides the totals
 )

@@ -1,52 +1,25 @@
 """What a push message is worth: what it says to this customer in this situation, less a share for how it says it.
 
-A message that fails a gate is worth a tenth of what it says, so at most 0.1. Which gate is seen in the parts of form.
-Nothing here asks a model: what a message says is looked up in `lexicon.yaml`.
+A message that fails a gate is worth a tenth of what it says, so at most 0.1: one that is too long, no Portuguese, an
+invention, several texts, shouting, or has a gap left open. Nothing here asks a model: what a message says is looked up
+in `lexicon.yaml`.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from plumbline.records import Outcome, Score
-from plumbline.tasks.rubric import Part, Rubric
-from plumbline_commerce.push.gates import NAME, PRODUCT, claims_of, facts_for, failed, masked, numbers_of
-from plumbline_commerce.push.phrases import SEPARATORS, lexicon, plain, words
-from plumbline_commerce.push.reading import Message, read
-from plumbline_commerce.push.situations import Situation, situations
+from plumbline.tasks.tables import read_table
+from plumbline.tasks.text.numbers import read_number
+from plumbline_commerce.job import read_rubric
+from plumbline_commerce.push.reading import SEPARATORS, Message, folded, lexicon, plain, read, words
 
-RUBRIC = Rubric(
-    "commerce-push",
-    1,
-    parts=(
-        Part("situation", 0.50, "says what the situation is about, and nothing that contradicts it"),
-        Part(
-            "personal",
-            0.20,
-            "the customer's name and the product, half each; half of that where the core of the situation is missing",
-        ),
-        Part("call", 0.15, "asks for one thing that fits the situation; 3 imperatives are worth half, 4 nothing"),
-        Part("offer", 0.15, "an allowed offer: its coupon and what it gives, half each"),
-    ),
-    form=(
-        Part("own", 0.30, "its own words: no copy of the prompt, no stock phrases, no repetition"),
-        Part(
-            "written", 0.10, "begins with a capital, ends as a sentence does, and has function words among the others"
-        ),
-        Part("band", 0.10, "between 40 and 115 characters"),
-        Part("alone", 0.10, "nothing stands around the message"),
-        Part("limit", 0.05, "gate: at most 120 characters, and a title of at most 50 where it is asked for"),
-        Part("portuguese", 0.05, "gate: the function words are those of Portuguese"),
-        Part("filled", 0.05, "gate: no placeholder"),
-        Part(
-            "honest",
-            0.05,
-            "gate: no offer, number, price, day, coupon, address or promise that the prompt does not have",
-        ),
-        Part("single", 0.05, "gate: one message, no list, no remark about it"),
-        Part("calm", 0.05, "gate: not in capitals, at most two emoji"),
-    ),
-)
-GATES = ("limit", "portuguese", "filled", "honest", "single", "calm")
+RUBRIC = read_rubric("commerce-push", 1, Path(__file__).with_name("rubric.yaml"))
+GATES = tuple(part.name for part in RUBRIC.form if part.pays_for.startswith("gate"))
 FAILED = 0.1
 """What is left of the parts that pay where a gate failed."""
 CORE = 0.6
@@ -59,6 +32,46 @@ MOST_COPIED = 0.6
 """Of the situation's words, that a message may repeat: whoever repeats more has said nothing."""
 SHORT, LONG = 40, 115
 """Characters between which a body has its length."""
+MOST_TITLE, MOST_BODY = 50, 120
+"""Characters."""
+MOST_EMOJI = 2
+FUNCTION_SHARE = 0.2
+"""Of the words at least, that are function words of Portuguese."""
+NAME, PRODUCT = "$name", "$product"
+"""Stand for the customer's name and the product among the words of a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """See `situations.yaml`."""
+
+    name: str
+    rows: str
+    told: Sequence[str]
+    core: frozenset[str]
+    also: Sequence[frozenset[str]]
+    contradicting: frozenset[str]
+    """Concepts that are against it, or the core of another situation and not allowed here."""
+    acts: Sequence[str]
+    offered: float
+    plain: Sequence[str]
+    offer: Sequence[str] = ()
+    titles: Sequence[str]
+
+
+@cache
+def situations() -> Mapping[str, Situation]:
+    """The situations by name."""
+    table: dict[str, Any] = read_table(Path(__file__).with_name("situations.yaml"))
+    cores = {concept for written in table.values() for concept in written["core"]}
+    made = {}
+    for name, written in table.items():
+        core, also = frozenset(written.pop("core")), list(map(frozenset, written.pop("also")))
+        allowed = core.union(*also, written.pop("may"))
+        against = frozenset((cores - allowed) | set(written.pop("against")))
+        offered = float(written.pop("offered"))
+        made[name] = Situation(name=name, core=core, also=also, contradicting=against, offered=offered, **written)
+    return made
 
 
 def judge(reference: Mapping[str, Any], completion: str, reading: str) -> tuple[Outcome, Score]:
@@ -71,41 +84,42 @@ def judge(reference: Mapping[str, Any], completion: str, reading: str) -> tuple[
             of the message, which is no single message then.
     """
     message = read(completion, titled=reference["titled"])
-    parts = {"lenient": _parts(reference, message)}
-    parts["strict"] = _failing(parts["lenient"], "single") if message.around else parts["lenient"]
-    readings = {name: RUBRIC.total(values) for name, values in parts.items()}
-    return Outcome(how=message.how), RUBRIC.score(parts[reading], readings)
-
-
-def _failing(values: Mapping[str, float | None], gate: str) -> dict[str, float | None]:
-    """The same parts with a gate failed, too."""
-    share = FAILED if all(values[name] for name in GATES) else 1.0
-    paying = {part.name: None if (value := values[part.name]) is None else value * share for part in RUBRIC.parts}
-    return {**values, **paying, gate: 0.0}
+    lenient = strict = _parts(reference, message)
+    if message.around:
+        share = FAILED if all(lenient[name] for name in GATES) else 1.0
+        paying = {part.name: None if (value := lenient[part.name]) is None else value * share for part in RUBRIC.parts}
+        strict = {**lenient, **paying, "single": 0.0}
+    readings = {"lenient": RUBRIC.total(lenient), "strict": RUBRIC.total(strict)}
+    how = "+".join(message.around) or "strict"
+    return Outcome(how=how), RUBRIC.score(strict if reading == "strict" else lenient, readings)
 
 
 def _parts(reference: Mapping[str, Any], message: Message) -> dict[str, float | None]:
     """The value of every part."""
-    facts, situation = facts_for(reference), situations()[reference["situation"]]
+    situation, told, offers = situations()[reference["situation"]], reference["told"], reference["offers"]
+    facts = facts_of(reference["name"], reference["product"], told, tuple(offers))
     text = f"{message.title}. {message.body}" if message.title else message.body
     said = words(text)
-    copied = _copied(said, reference["told"])
+    copied = _copied(said, told)
     spoken = masked(said, facts)
     faults = lexicon().faults.said(spoken)
-    gates = failed(message, spoken, faults, facts, titled=reference["titled"])
+    gates = _failed(message, spoken, faults, facts, titled=reference["titled"])
     share = FAILED if any(gates.values()) else 1.0
     meant = plain(spoken)
-    asking = plain(words(message.body)) if message.title else meant
     about = _situation(situation, plain(masked(said, facts, copied)) if copied else meant)
-    offer = _offer(reference["offers"], text, said)
+    personal = 0.5 * (NAME in spoken) + 0.5 * (PRODUCT in spoken)
+    offer = max(_offer(offer, text, said) for offer in offers) if offers else None
+    asking = plain(words(message.body)) if message.title else meant
+    call = _call((*situation.acts, "offer") if offer else situation.acts, asking) if about else 0.0
+    length = len(message.body)
     return {
         "situation": share * about,
-        "personal": share * _personal(spoken) * (1.0 if about >= CORE else 0.5),
-        "call": share * _call(situation, asking, offered=bool(offer)) if about else 0.0,
+        "personal": share * personal * (1.0 if about >= CORE else 0.5),
+        "call": share * call,
         "offer": None if offer is None else share * offer,
         "own": _own(said, faults, copied),
         "written": _written(message.body, spoken),
-        "band": _band(len(message.body)),
+        "band": length / SHORT if length < SHORT else 1.0 if length <= LONG else 0.5,
         "alone": float(not message.around),
         **{gate: float(not fails) for gate, fails in gates.items()},
     }
@@ -117,12 +131,10 @@ def _copied(said: Sequence[str], told: str) -> set[int]:
     Separators do not count, neither in the one nor in the other.
     """
     given = [word for word in words(told) if word not in SEPARATORS]
-    mine = [(place, word) for place, word in enumerate(said) if word not in SEPARATORS]
-    runs = {tuple(given[start : start + 3]) for start in range(len(given) - 2)}
-    places: set[int] = set()
-    for start in range(len(mine) - 2):
-        if tuple(word for _, word in mine[start : start + 3]) in runs:
-            places |= {place for place, _ in mine[start : start + 3]}
+    mine = [place for place, word in enumerate(said) if word not in SEPARATORS]
+    runs = set(zip(given, given[1:], given[2:], strict=False))
+    threes = zip(mine, mine[1:], mine[2:], strict=False)
+    places = {place for three in threes if tuple(said[place] for place in three) in runs for place in three}
     return places if len(places) > MOST_COPIED * len(given) else set()
 
 
@@ -133,39 +145,27 @@ def _situation(situation: Situation, meant: Sequence[str]) -> float:
         return 0.0
     further = sum(not said.isdisjoint(aspect) for aspect in situation.also)
     share = further / len(situation.also) if situation.also else 1.0
-    core = not said.isdisjoint(situation.core)
-    if core:
+    if said & situation.core:
         return CORE + (1 - CORE) * share
     return ALONE * share if situation.also else 0.0
 
 
-def _personal(spoken: Sequence[str]) -> float:
-    return 0.5 * (NAME in spoken) + 0.5 * (PRODUCT in spoken)
-
-
-def _call(situation: Situation, meant: Sequence[str], *, offered: bool) -> float:
+def _call(acts: Sequence[str], meant: Sequence[str]) -> float:
     """Whether the customer is asked for something that fits, and for how many things in all."""
     lexis = lexicon()
-    acts = [lexis.acts[act] for act in (*situation.acts, *(["offer"] if offered else []))]
-    asked = {word for word in meant if word in lexis.imperatives}
+    asked = lexis.imperatives.intersection(meant)
     invited = {word for _, _, end in lexis.inviting.spans(meant) for word in meant[end : end + 3]}
-    fits = any(not asked.isdisjoint(imperatives) or not invited.isdisjoint(others) for imperatives, others in acts)
+    fits = any(asked & lexis.acts[act][0] or invited & lexis.acts[act][1] for act in acts)
     return {3: 0.5}.get(len(asked), float(len(asked) < 3)) if fits else 0.0
 
 
-def _offer(offers: Sequence[str], text: str, said: Sequence[str]) -> float | None:
-    """How much of the best allowed offer is there; None where none is allowed."""
-    if not offers:
-        return None
-    numbers, claims = numbers_of(text), claims_of(said)
-    worth = 0.0
-    for offer in offers:
-        given = words(offer)
-        wanted = [numbers_of(offer) <= numbers and bool(claims & claims_of(given))]
-        if "cupom" in given:
-            wanted.append(given[-1] in said)
-        worth = max(worth, sum(wanted) / len(wanted))
-    return worth
+def _offer(offer: str, text: str, said: Sequence[str]) -> float:
+    """How much of an allowed offer is there."""
+    given = words(offer)
+    wanted = [numbers_of(offer) <= numbers_of(text) and bool(claims_of(said) & claims_of(given))]
+    if "cupom" in given:
+        wanted.append(given[-1] in said)
+    return sum(wanted) / len(wanted)
 
 
 def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) -> float:
@@ -179,8 +179,8 @@ def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) 
 
 def _written(body: str, spoken: Sequence[str]) -> float:
     """An end as a sentence has is worth a half, a capital first and no long run of content words a quarter each."""
-    first = next((char for char in body if char.isalpha()), "")
-    function = next(iter(lexicon().languages.values()))
+    first = next(filter(str.isalpha, body), "")
+    function = lexicon().languages["portuguese"]
     longest = run = 0
     for word in spoken:
         run = 0 if word in function or word in ".:" else run + (len(word) > 1 and word.isalpha())
@@ -189,7 +189,137 @@ def _written(body: str, spoken: Sequence[str]) -> float:
     return 0.5 * ends + 0.25 * first.isupper() + 0.25 * (longest <= LONGEST_RUN)
 
 
-def _band(length: int) -> float:
-    if length < SHORT:
-        return length / SHORT
-    return 1.0 if length <= LONG else 0.5
+# What a message says of the prompt, and the gates
+
+
+Number = tuple[float, str]
+"""A value and its unit: %, R$, dia, hora, or nothing."""
+_FORMS = {"$": ("", "s", "es"), "l$": ("is",), "m$": ("ns",), "ao$": ("oes", "aos", "aes")}
+"""A noun and what its plural may be."""
+
+
+class Facts(NamedTuple):
+    """What the prompt says that a message may repeat."""
+
+    numbers: set[Number]
+    codes: set[str]
+    """Words with digits, coupons and words in capitals, folded."""
+    claims: set[str]
+    name: str
+    product: list[str]
+    """Its folded words."""
+    forms: set[str]
+    """Words that name it, and their plurals."""
+
+
+@lru_cache(maxsize=1 << 12)
+def facts_of(name: str, product: str, told: str, offers: tuple[str, ...]) -> Facts:
+    """The facts of a prompt, by its parts."""
+    given = " . ".join((told, *offers))
+    found = [word for word in re.findall(r"\w+", f"{given} {product}") if len(word) > 1 and not word.isdigit()]
+    codes = {folded(word) for word in found if word.isupper() or any(map(str.isdigit, word))}
+    named = words(product)
+    nouns = {word for place, word in enumerate(named) if place == 0 or len(word) > 3}
+    forms = {re.sub(end, ending, noun) for noun in nouns for end, endings in _FORMS.items() for ending in endings}
+    return Facts(numbers_of(given), codes, claims_of(words(given)), folded(name), named, forms)
+
+
+def masked(said: Sequence[str], facts: Facts, copied: Collection[int] = ()) -> list[str]:
+    """A message's words, one word of ours for each naming of the customer or the product.
+
+    They say nothing of the situation, and may look like words that do ("telefone sem fio", "maiô").
+
+    Args:
+        said: its words.
+        facts: of the prompt.
+        copied: places of further words that say nothing.
+    """
+    text: list[str] = []
+    place, size = 0, len(facts.product)
+    while place < len(said):
+        word = said[place]
+        whole = size > 1 and said[place : place + size] == facts.product
+        named = whole or word in facts.forms
+        text.append(PRODUCT if named else NAME if word == facts.name or place in copied else word)
+        place += size if whole else 1
+    return text
+
+
+_GAP = re.compile(r"[\[\]{}<>]|_{2,}|%[sd]\b|\$\w+\b(?<!\d)|\bX{2,}\b").search
+_ADDRESS = re.compile(r"https?:|www\.|@|\w\.(?:com|br|net|ly|app)\b", re.IGNORECASE).search
+_NUMBER = re.compile(
+    r"(?P<money>R\$\s*)?(?<![^\W_])(?P<number>\d[\d.,]*+)(?![^\W\d_])"
+    r"(?:\s*(?P<unit>%|por cento|off\b|reais|dias?\b|horas?\b|semanas?\b|meses\b|minutos?\b))?",
+    re.IGNORECASE,
+)
+_UNITS = {"%": "%", "por cento": "%", "off": "%", "reais": "R$"}
+_MIXED = re.compile(r"[^\W_]*(?:\d[^\W\d_]|[^\W\d_]\d)[^\W_]*").findall
+_COUPON = re.compile(
+    r"(?:cupo[mn]s?|c[óo]digo)\s+(?:promocional\s+)?[\"'“‘]?([A-Z][A-Z0-9]{2,})", re.IGNORECASE
+).findall
+_SEVERAL = re.compile(r"\A\s*(?:[-*•–—·]|\d+[.)])\s|\s[|/]\s|\bou:").search
+_LETTERS = re.compile(r"[^\W\d_]{2,}").findall
+_EMOJI = re.compile(
+    "(?:[\U0001f1e6-\U0001f1ff]{2}|[\U0001f300-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u23e9-\u23fa\u3030\u303d])"
+    "[\ufe0f\U0001f3fb-\U0001f3ff]*(?:\u200d[\U0001f300-\U0001faff\u2600-\u27bf][\ufe0f\U0001f3fb-\U0001f3ff]*)*"
+).findall
+
+
+def numbers_of(text: str) -> set[Number]:
+    """The numbers of a text; one that cannot be read is no number, and equal to none."""
+    numbers = set()
+    for match in _NUMBER.finditer(text):
+        read = read_number(match["number"].rstrip(".,"), quoted=bool(match["money"]))
+        value = float("nan") if read is None or read.value is None or abs(read.value) >= 1e12 else float(read.value)
+        unit = folded(match["unit"] or "")
+        numbers.add((value, "R$" if match["money"] else _UNITS.get(unit, unit.rstrip("s"))))
+    return numbers
+
+
+def claims_of(said: Sequence[str]) -> set[str]:
+    """What a text claims; that the freight is free does not say that anything else is."""
+    spans = list(lexicon().claims.spans(said))
+    freight = {place for claim, start, end in spans if claim == "free shipping" for place in range(start, end)}
+    return {claim for claim, start, _ in spans if claim != "free" or start not in freight}
+
+
+def _failed(
+    message: Message, said: Sequence[str], faults: Collection[str], facts: Facts, *, titled: bool
+) -> dict[str, bool]:
+    """Which gates a message failed.
+
+    Args:
+        message: what was written.
+        said: its words, the title's included, without those of the name and the product (`masked`).
+        faults: of the lexicon, that its words have.
+        facts: of the prompt.
+        titled: whether a title was asked for.
+    """
+    text = f"{message.title}\n{message.body}" if message.title else message.body
+    kinds = {fault.partition(":")[0] for fault in faults}
+    counted = [word for word in said if word.isalpha()]
+    portuguese, *others = lexicon().languages.values()
+    mine = sum(word in portuguese for word in counted)
+    foreign = max(sum(word in other and word not in portuguese for word in counted) for other in others)
+    found = [word for word in _LETTERS(text) if folded(word) not in facts.codes]
+    shouted = sum(map(str.isupper, found))
+    most = 2 if titled else 1
+    return {
+        "limit": not 0 < len(message.body) <= MOST_BODY or (titled and not 0 < len(message.title) <= MOST_TITLE),
+        "portuguese": mine < max(1, FUNCTION_SHARE * len(counted)) or 2 * foreign > mine,
+        "filled": bool(_GAP(text)) or "placeholders" in kinds,
+        "honest": _invents(text, said, facts),
+        "single": message.lines > most + 1
+        or said.count(NAME) > most
+        or bool(_SEVERAL(message.body))
+        or "remarks" in kinds,
+        "calm": shouted >= 3 or 2 * shouted > max(len(found), 1) or len(_EMOJI(text)) > MOST_EMOJI,
+    }
+
+
+def _invents(text: str, said: Sequence[str], facts: Facts) -> bool:
+    """Whether a number, a coupon, an address or a claim is not the prompt's."""
+    known = {value for value, _ in facts.numbers}
+    strange = any(unit or value not in known for value, unit in numbers_of(text) - facts.numbers)
+    codes = {folded(code) for code in (*_MIXED(text), *filter(str.isupper, _COUPON(text)))}
+    return strange or bool(_ADDRESS(text)) or not codes <= facts.codes or not claims_of(said) <= facts.claims
