@@ -258,16 +258,16 @@ def entries() -> int:
 
 
 BUDGETS = {
-    "checks": 9579,
+    "checks": 9074,
     "policies": 7899,
     "plumbline_forms": 7524,
-    "plumbline_commerce": 7376,
+    "plumbline_commerce": 6898,
     "reports": 3617,
     "tasks": 3561,
     "runs": 2365,
     "serve": 2253,
     "training": 2100,
-    "engines": 2042,
+    "engines": 2041,
     "plumbline_miniwob": 1735,
     "evaluation": 1367,
     "cli": 1296,
