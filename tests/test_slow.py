@@ -6,12 +6,12 @@ import sys
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
+from conftest import WORDS
 from plumbline.cli import main as cli
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import TinySection, parse
 from plumbline.runs.run import Run
 from plumbline.training.pipeline import _open
-from tests.conftest import WORDS
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.doctors.job import Job
-from tests.conftest import WORDS, sharpen
+from conftest import WORDS, sharpen
 from tests.diagnosis.test_trl import HEALTHY, PLANTED
 from tests.diagnosis.trl_runs import Plan, letters, make_talker, repeated, texts, train
 

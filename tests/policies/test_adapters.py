@@ -6,6 +6,7 @@ from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import AutoModelForCausalLM
 
+from conftest import WORDS
 from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
@@ -16,7 +17,6 @@ from plumbline.recipe import LoraSection, TinySection
 from plumbline.records import Sampling
 from plumbline.storage import read_json, write_json
 from plumbline.training.update import probe_gap
-from tests.conftest import WORDS
 from tests.policies.planted import merged_adapters
 
 NAMES = ["one", "two", "bare", "biased"]

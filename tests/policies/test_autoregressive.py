@@ -5,6 +5,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from conftest import sharpen
 from plumbline.api import check_policy, sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.policies import open_policy
@@ -13,7 +14,6 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.recipe import LoraSection
 from plumbline.records import Sampling
-from tests.conftest import sharpen
 
 CHATS = [
     [{"role": "user", "content": "o produto"}],

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from conftest import WORDS
 from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.decoders import graphs
@@ -20,7 +21,6 @@ from plumbline.training import passes
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
-from tests.conftest import WORDS
 from tests.fake_gpu import Tape, fake_gpu, is_there
 from tests.training.toy_runs import toy_recipe
 

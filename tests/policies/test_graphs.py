@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from conftest import sharpen
 from plumbline.api import sampled
 from plumbline.errors import DeviceMemoryError
 from plumbline.policies import open_policy
@@ -22,7 +23,6 @@ from plumbline.policies.chunks import chunks
 from plumbline.policies.memory import SPARE, clear_memory_errors
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling
-from tests.conftest import sharpen
 from tests.fake_gpu import Tape, fake_gpu, waits
 
 CHATS = [[{"role": "user", "content": "o produto " * (1 + 5 * index)}] for index in range(5)]

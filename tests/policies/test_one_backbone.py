@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from conftest import WORDS, sharpen
 from plumbline.api import check_policy, sampled
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
@@ -20,7 +21,6 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.recipe import LoraSection, TinySection
 from plumbline.records import Sampling
-from tests.conftest import WORDS, sharpen
 
 CHAT = [{"role": "user", "content": "nota?"}]
 SHOWN = [*CHAT, {"role": "assistant", "content": "sim"}]

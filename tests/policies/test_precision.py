@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from conftest import WORDS
 from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.flow.options import FlowSampling
@@ -11,7 +12,6 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
-from tests.conftest import WORDS
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?")]
 LAWS = {

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, MambaConfig
 
+from conftest import WORDS
 from plumbline.policies.autoregressive import probe as probing
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.probe import probe
@@ -14,7 +15,6 @@ from plumbline.policies.pretrained.loading import load
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.pretrained.trial import Trial, in_float32
 from plumbline.recipe import LoraSection, TinySection
-from tests.conftest import WORDS
 from tests.policies.planted import PLANTED
 
 IDS = torch.tensor([[5, 17, 40, 5, 90, 3, 17, 250, 8, 40]])

@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 
+from conftest import WORDS
 from plumbline.engines.vllm import check_publication
 from plumbline.errors import EngineError, ModelError, RecipeError
 from plumbline.policies import open_policy
@@ -25,7 +26,6 @@ from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.cards import Card
 from plumbline.runs.run import Silent
-from tests.conftest import WORDS
 
 PLAIN = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}).to_json()
 CHAT = [{"role": "user", "content": "nota 12, sim"}]

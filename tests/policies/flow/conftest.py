@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from conftest import WORDS
 from plumbline.policies import open_policy
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
 from plumbline.policies.flow.options import FlowModel
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import TinySection
-from tests.conftest import WORDS
 
 VOCABULARY = 280
 

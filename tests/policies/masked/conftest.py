@@ -2,11 +2,11 @@
 
 import pytest
 
+from conftest import WORDS, sharpen
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import TinySection
-from tests.conftest import WORDS, sharpen
 
 
 @pytest.fixture(scope="session")

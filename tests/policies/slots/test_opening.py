@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
+from conftest import WORDS
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies import open_policy
@@ -16,7 +17,6 @@ from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import LoraSection, TinySection
-from tests.conftest import WORDS
 from tests.policies.slots.models import PROMPT, opened, save_mini, save_outlier
 
 LAW = SlotSampling(max_tokens=8, steps=2, selector="plackett_luce")
