@@ -30,7 +30,7 @@ def main() -> None:
             build_database(database, orders=orders, seed=seed)
             with closing(sqlite3.connect(database)) as connection:
                 gold = connection.execute(f"SELECT {', '.join(LABELS)} FROM orders_enriched").fetchall()
-                ours = [row[-len(LABELS) :] for row in enriched_rows(connection, {}, silent)]
+                ours = [row[-len(LABELS) :] for row in enriched_rows(connection, silent)]
             pairs += [(mine, theirs) for mine, theirs in zip(ours, gold, strict=True) if theirs[0] is not None]
     known = [(mine, theirs) for mine, theirs in pairs if mine[0] is not None]
     print("| label | agrees | n |\n|---|---|---|")

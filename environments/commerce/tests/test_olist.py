@@ -39,7 +39,7 @@ def imported(commerce_folder, tmp_path_factory):
     export_olist(commerce_folder / "commerce.db", folder / "csv")
     before = {path.name: path.stat().st_mtime_ns for path in (folder / "csv").iterdir()}
     said = []
-    result = import_olist(folder / "commerce.db", folder / "csv", None, lambda *told: said.append(told))
+    result = import_olist(folder / "commerce.db", folder / "csv", lambda *told: said.append(told))
     assert before == {path.name: path.stat().st_mtime_ns for path in (folder / "csv").iterdir()}, (
         "the user's files are left alone"
     )
@@ -77,8 +77,8 @@ def column(file, name):
     return [line.split()[0] for line in TABLES[table_name].strip().splitlines()].index(name)
 
 
-def read(folder, tmp_path, labels=None):
-    return import_olist(tmp_path / "out" / "commerce.db", folder, labels, silent), tmp_path / "out" / "commerce.db"
+def read(folder, tmp_path):
+    return import_olist(tmp_path / "out" / "commerce.db", folder, silent), tmp_path / "out" / "commerce.db"
 
 
 # -- the same tables --------------------------------------------------------------------------------------------------
@@ -327,62 +327,8 @@ def test_the_rules_agree_with_the_latent_gold_of_the_synthetic_shop(commerce_fol
     assert any(mine != gold for mine, gold in known), "they are not the gold itself"
 
 
-def labels_file(path, rows):
-    with path.open("w", newline="") as opened:
-        csv.writer(opened).writerows(rows)
-    return path
-
-
-def test_labels_of_the_users_own_go_over_those_of_the_rules(mine, tmp_path):
-    _, database = read(mine, tmp_path)
-    rows = [row for row in table(database, "orders_enriched", "order_id, review_text, " + ", ".join(LABELS)) if row[2]]
-    first, second, third = rows[:3]
-    labels = labels_file(tmp_path / "labels.csv", [
-        ["sentiment", "order_id", "churn_risk", "would_recommend", "main_complaint"],
-        ["neutro", first[0], "0.35", "true", first[1][:9].strip()],
-        ["", second[0], "1", "", ""],
-    ])  # fmt: skip
-    result, database = read(mine, tmp_path / "again", labels)
-    now = {row[0]: dict(zip(LABELS, row[1:], strict=True))
-           for row in table(database, "orders_enriched", "order_id, " + ", ".join(LABELS))}  # fmt: skip
-    rules = dict(zip(LABELS, first[2:], strict=True))
-    assert now[first[0]] == rules | {
-        "sentiment": "neutro", "churn_risk": 0.35, "would_recommend": 1, "main_complaint": first[1][:9].strip()
-    }  # fmt: skip
-    assert [now[second[0]][key] for key in ("sentiment", "churn_risk", "would_recommend")] == [None, 1.0, None]
-    assert tuple(now[third[0]].values()) == third[2:]
-    assert "enriched" in result["sources"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("sentiment", "positive", "sentiment is 'positive', not one of positivo, neutro, negativo"),
-        ("complaint_category", "atraso", "not one of entrega_atrasada"),
-        ("sentiment_score", "5.1", "sentiment_score is '5.1', above 5"),
-        ("churn_risk", "nan", "churn_risk is 'nan', not a number"),
-        ("delivery_issue", "2", "delivery_issue is '2', not 0 or 1"),
-        ("main_complaint", "never said", "main_complaint is no literal part of the review"),
-        ("order_id", "x", "order_id 'x' is the id of no order"),
-    ],
-)
-def test_a_malformed_label_is_counted_with_file_and_line(small, tmp_path, name, value, said):
-    ids = [row[0] for row in csv.reader((small / ORDERS).open())][1:]
-    rows = [["order_id", name if name != "order_id" else "sentiment"], *([order, ""] for order in ids)]
-    rows[-1] = ["x", ""] if name == "order_id" else [rows[-1][0], value]
-    result, _ = read(small, tmp_path, labels_file(tmp_path / "labels.csv", rows))
-    assert result["malformed"]["rows"] == {"labels.csv": 1}
-    assert result["malformed"]["first"][0].startswith(f"labels.csv:{len(rows)}: ")
-    assert said in result["malformed"]["first"][0]
-
-
-def test_a_file_of_labels_of_other_columns_or_that_is_not_there(small, tmp_path):
-    for header in (["order_id", "sentimento"], ["order_id"], ["sentiment"], ["order_id", "sentiment", "sentiment"]):
-        with pytest.raises(DataError, match=r"labels.csv begins with(.|\n)*order_id, and any of sentiment"):
-            read(small, tmp_path, labels_file(tmp_path / "labels.csv", [header]))
-    with pytest.raises(DataError, match=r"typo\.csv does not exist"):
-        read(small, tmp_path, tmp_path / "typo.csv")
-    with pytest.raises(RecipeError, match="enriched labels the reviews of olist"):
+def test_labels_of_ones_own_are_a_task_of_rows():
+    with pytest.raises(RecipeError, match=r"task.options.enriched is gone: the rules label all reviews"):
         read_options({"enriched": "labels.csv"})
 
 

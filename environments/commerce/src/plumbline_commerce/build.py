@@ -166,7 +166,7 @@ def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
     if "olist" in wanted and there.get("olist") is not None:
         # The same files may have moved, and others may have their names.
         del wanted["olist"]
-        if others := changed(*_given(options), as_mapping(as_mapping(manifest.get("olist")).get("sources"))):
+        if others := changed(Path(str(options.olist)), as_mapping(as_mapping(manifest.get("olist")).get("sources"))):
             raise DataError(
                 f"{folder} holds records of other files ({', '.join(others)})",
                 "give another folder, or remove this one to build it anew",
@@ -256,15 +256,9 @@ def _build_database(options: CommerceOptions, database: Path, progress: Progress
         progress(f"commerce.db: {what}", done, total)
 
     if options.olist is not None:
-        return {"olist": import_olist(database, *_given(options), tell)}
+        return {"olist": import_olist(database, Path(options.olist), tell)}
     build_database(database, orders=options.orders, seed=options.seed, progress=tell)
     return {}
-
-
-def _given(options: CommerceOptions) -> tuple[Path, Path | None]:
-    """The folder of Olist's files, and the user's own labels."""
-    assert options.olist is not None, "asked for only with olist"
-    return Path(options.olist), None if options.enriched is None else Path(options.enriched)
 
 
 def _record(job: str, pair: Pair) -> dict[str, Any]:

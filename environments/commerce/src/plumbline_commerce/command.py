@@ -15,10 +15,6 @@ Olist = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="A folder with the CSV files of the Olist data set, to build the shop from."),
 ]
-Labels = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="With --olist: a CSV file of your own labels, which go over those of the rules."),
-]
 
 
 @app.command("commerce", epilog="Example: `plumbline data commerce --seed 7 --orders 5000 --out data/seven`")
@@ -31,7 +27,6 @@ def data_commerce(
     insights: Annotated[int | None, typer.Option(min=3, help="Tables to analyse.")] = None,
     push: Annotated[int | None, typer.Option(min=3, help="Push messages to write.")] = None,
     olist: Olist = None,
-    enriched: Labels = None,
     overrides: take.TaskOptions = None,
     as_json: take.Json = False,
 ) -> None:
@@ -50,7 +45,7 @@ def data_commerce(
 
     asked = task_options(overrides or ())
     given: dict[str, Any] = {"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push}
-    given |= {"olist": olist and str(olist), "enriched": enriched and str(enriched), **asked}
+    given |= {"olist": olist and str(olist), **asked}
     counts = counted(given)
     options = read_options({"seed": seed, "orders": orders, **given, "job": next(iter(counts)), **counts})
     if unused := sorted(asked.keys() - options.records().keys()):

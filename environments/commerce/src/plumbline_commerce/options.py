@@ -1,8 +1,8 @@
 """What a recipe may say about the commerce task."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from plumbline.recipe import Section, section
 from plumbline_commerce.extraction.schema import ISSUES, KEYS
@@ -53,8 +53,6 @@ class CommerceOptions(Section):
     """Orders in the database of a synthetic shop; with `olist`, all of Olist's are taken."""
     olist: str | None = None
     """A folder with the CSV files of the public Olist data set, to build the database from instead."""
-    enriched: str | None = None
-    """With `olist`: a CSV file of your own labels of the reviews, which go over those of the rules."""
     job: Literal["extraction", "sql_qa", "insights", "push"] = "extraction"
     """What is asked for; a run of several jobs lists them under `tasks`."""
     extraction: Count = None
@@ -92,12 +90,6 @@ class CommerceOptions(Section):
             raise ValueError(f"ask for all of {', '.join(ISSUES)}, or for none")
         return [key for key in KEYS if key in keys]
 
-    @model_validator(mode="after")
-    def _labels_of_olist(self) -> Self:
-        if self.enriched is not None and self.olist is None:
-            raise ValueError("enriched labels the reviews of olist; name that folder, too")
-        return self
-
     def count(self, job: str) -> int:
         """Prompts of a job over the three splits."""
         given: int | None = getattr(self, job)
@@ -106,7 +98,7 @@ class CommerceOptions(Section):
     def records(self) -> dict[str, Any]:
         """The options that decide the records' bytes."""
         counts = {job: count for job in COUNTS if (count := self.count(job))}
-        shop = {"orders"} if self.olist is None else {"olist", "enriched"}
+        shop = {"orders"} if self.olist is None else {"olist"}
         return {**counts, **self.model_dump(include={"seed", *ASKED, *shop})}
 
 
@@ -116,5 +108,9 @@ def read_options(values: dict[str, Any]) -> CommerceOptions:
     Raises:
         RecipeError: an unknown key or a value out of range.
     """
-    known = ", ".join(CommerceOptions.model_fields)
-    return section(CommerceOptions, values, inside="task.options.", advice=f"the commerce task knows {known}")
+    gone = {
+        "task.options.enriched": "task.options.enriched is gone: the rules label all reviews; rows with labels of "
+        "your own are a task jsonl"
+    }
+    advice = f"the commerce task knows {', '.join(CommerceOptions.model_fields)}"
+    return section(CommerceOptions, values, inside="task.options.", advice=advice, hint=lambda key: gone.get(key, ""))

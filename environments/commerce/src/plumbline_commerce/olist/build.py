@@ -12,7 +12,7 @@ from plumbline.tasks import Progress
 from plumbline_commerce.database.enriched import Row
 from plumbline_commerce.database.schema import TABLES
 from plumbline_commerce.database.writing import write_database
-from plumbline_commerce.olist.enriched import check_labels, enriched_rows, read_labels
+from plumbline_commerce.olist.enriched import enriched_rows
 from plumbline_commerce.olist.files import FILES, OlistFiles
 from plumbline_commerce.olist.rows import SHOWN, LeftOut
 
@@ -20,13 +20,12 @@ LOG = "malformed.log"
 """Beside the database: each malformed row with its file and line. There only where there are some."""
 
 
-def import_olist(path: Path, olist: Path, labels: Path | None, progress: Progress) -> dict[str, Any]:
+def import_olist(path: Path, olist: Path, progress: Progress) -> dict[str, Any]:
     """Write the database of the nine CSV files.
 
     Args:
         path: the SQLite file.
         olist: the folder with the files.
-        labels: a CSV file of the user's own labels, which go over those of the rules.
         progress: told what is being read, how much of it is done, and of how much.
 
     Returns:
@@ -38,15 +37,12 @@ def import_olist(path: Path, olist: Path, labels: Path | None, progress: Progres
     """
     left_out = LeftOut(path.with_name(LOG))
     files = OlistFiles(olist, left_out, progress)
-    if labels is not None:
-        check_labels(labels)
-    before = sources(olist, labels)
+    before = sources(olist)
 
     def rows(name: str, connection: sqlite3.Connection) -> Iterable[Row]:
         if name != "orders_enriched":
             return files.rows(name)
-        given = {} if labels is None else read_labels(labels, connection, left_out, progress)
-        return enriched_rows(connection, given, progress)
+        return enriched_rows(connection, progress)
 
     try:
         write_database(path, rows)
@@ -73,17 +69,17 @@ def said(imported: Mapping[str, Any] | None, folder: Path) -> str:
     return f"\nmalformed rows were left out ({files}); all of them are in {folder / LOG}, the first are{first}"
 
 
-def sources(olist: Path, labels: Path | None) -> dict[str, dict[str, Any]]:
+def sources(olist: Path) -> dict[str, dict[str, Any]]:
     """Size in bytes, time of the last change in nanoseconds, and SHA-256 of each file that records are made of."""
     found = {}
-    for name, file in _files(olist, labels).items():
+    for name, file in _files(olist).items():
         with clear_read_errors(file):
             stat = file.stat()
             found[name] = {"size": stat.st_size, "modified": stat.st_mtime_ns, "sha256": sha256_of(file)}
     return found
 
 
-def changed(olist: Path, labels: Path | None, then: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def changed(olist: Path, then: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Which files are others than those of which records were made.
 
     One of the same size and time is taken for the same; one of another time is read. One that is not there any more has
@@ -91,7 +87,7 @@ def changed(olist: Path, labels: Path | None, then: Mapping[str, Mapping[str, An
     """
     return [
         name
-        for name, file in _files(olist, labels).items()
+        for name, file in _files(olist).items()
         if name not in then or (file.is_file() and not _same(file, as_mapping(then[name])))
     ]
 
@@ -103,6 +99,5 @@ def _same(file: Path, then: Mapping[str, Any]) -> bool:
     return bool(stat.st_mtime_ns == then.get("modified") or sha256_of(file) == then.get("sha256"))
 
 
-def _files(olist: Path, labels: Path | None) -> dict[str, Path]:
-    files = {name: olist / name for name in FILES.values()}
-    return files if labels is None else {**files, "enriched": labels}
+def _files(olist: Path) -> dict[str, Path]:
+    return {name: olist / name for name in FILES.values()}
