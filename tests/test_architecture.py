@@ -261,7 +261,7 @@ BUDGETS = {
     "checks": 9074,
     "policies": 7899,
     "plumbline_forms": 7524,
-    "plumbline_commerce": 6898,
+    "plumbline_commerce": 6816,
     "reports": 3617,
     "tasks": 3561,
     "runs": 2365,
