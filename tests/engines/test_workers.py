@@ -29,7 +29,7 @@ from tests.training.toy_runs import toy_recipe
 
 ray = pytest.importorskip("ray", reason="ray is not installed (pip install '.[ray]')")
 
-ABILITIES = ("Episodic", "Threaded", "Grouped", "Headlined", "Replayable", "Itemised", "Prechecked", "Sketched")
+ABILITIES = ("Episodic", "Threaded", "Grouped", "Headlined", "Replayable", "Prechecked", "Sketched")
 ABILITIES += ("Telling", "Sharing")
 TOY = ToyTask({})
 FAULTY = "tests.engines.faults:open_faulty"
