@@ -90,7 +90,7 @@ def dry_run(
     resume: bool = False,
     trust_code: bool = False,
 ) -> DryRun:
-    """What `run` would do, need and cost with these arguments, and what is wrong with it (`plumbline run --dry-run`).
+    """What `run` would do and need with these arguments, and what is wrong with it (`plumbline run --dry-run`).
 
     Raises:
         PlumblineError: the recipe cannot be read; all else that is wrong is in `.findings`.
