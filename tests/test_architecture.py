@@ -259,7 +259,7 @@ def entries() -> int:
 
 BUDGETS = {
     "checks": 9074,
-    "policies": 7899,
+    "policies": 7880,
     "plumbline_forms": 7524,
     "plumbline_commerce": 6816,
     "reports": 3617,
@@ -274,7 +274,7 @@ BUDGETS = {
     "recipe": 1032,
     "modules": 836,
     "algorithms": 527,
-    "config": 394,
+    "config": 403,
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20

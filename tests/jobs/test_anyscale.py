@@ -1,6 +1,8 @@
 """A job for Anyscale is two files, whose fields are those that it knows."""
 
 import json
+from importlib.metadata import distributions
+from pathlib import Path
 
 import yaml
 
@@ -30,6 +32,17 @@ def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypat
     assert (values["compute_config"], values["timeout_s"], values["max_retries"]) == ("a10g", 3600, 0)
     assert values["env_vars"] == {"HF_HOME": "/mnt/hub", "PYTHONUNBUFFERED": "1"}
     assert "hunter2hunter2" not in "".join(texts.values())
+    sent = [Path(folder) for folder in values["py_modules"]]
+    assert {folder.name for folder in sent if (folder / "__init__.py").exists()} == {
+        *("plumbline", "plumbline_commerce", "plumbline_forms", "plumbline_miniwob")
+    }
+    (metadata,) = (folder for folder in sent if folder.suffix == ".dist-info")
+    (there,) = distributions(path=[str(metadata.parent)], name="plumbline-rl")
+    assert {entry.name for entry in there.entry_points.select(group="plumbline.tasks")} == {
+        "commerce",
+        "forms",
+        "miniwob",
+    }
     image = texts["Containerfile"]
     assert image.startswith("FROM anyscale/ray:")
     assert all("==" in row for row in image.split("\n    ")[1:])

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import ModuleSpec
-from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distributions, requires
+from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, distributions, requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,22 @@ def extras() -> dict[str, tuple[str, ...]]:
         if extra and extra[1] != "dev" and not name.startswith(DISTRIBUTION):
             found[extra[1]] = (*found.get(extra[1], ()), module)
     return found
+
+
+def own_folders() -> list[str]:
+    """Plumbline as it is installed here, for a machine without it: its packages, and the metadata that declare tasks.
+
+    Raises:
+        ModelError: it is not installed, and only found on the path.
+    """
+    try:
+        own = distribution(DISTRIBUTION)
+    except PackageNotFoundError as error:
+        raise ModelError("Plumbline is not installed here", "pip install -e . in a clone of it") from error
+    packages = {"plumbline", *(entry.module.partition(".")[0] for entry in own.entry_points)}
+    (metadata,) = {path.parent for path in own.files or () if path.name == "METADATA"}
+    found = [Path(str(spec.origin)).parent for name in sorted(packages) if (spec := find_spec(name)) and spec.origin]
+    return [*map(str, found), str(own.locate_file(metadata))]
 
 
 def extra_of(module: str) -> str | None:

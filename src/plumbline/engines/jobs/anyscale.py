@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 import plumbline
-from plumbline.config.imports import extras
+from plumbline.config.imports import extras, own_folders
 from plumbline.engines.jobs.checks import installed
 from plumbline.engines.jobs.spec import JobSpec
 from plumbline.errors import DataError
@@ -46,7 +46,7 @@ def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[Mapping[str, str]
         "excludes": list(spec.excludes) or None,
         "requirements": spec.requirements,
         "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"},
-        "py_modules": [str(Path(plumbline.__file__).parent)],
+        "py_modules": own_folders(),
         "max_retries": 0,
         "timeout_s": spec.cloud.timeout,
         "tags": {"plumbline": plumbline.__version__, "recipe": recipe.name},

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plumbline
-from plumbline.config.imports import check_installed, missing
+from plumbline.config.imports import check_installed, missing, own_folders
 from plumbline.engines.jobs.outcome import State
 from plumbline.engines.jobs.spec import JobSpec
 from plumbline.engines.jobs.store import Head, Job, end_group, leads, started
@@ -55,13 +55,13 @@ ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 def runtime_env(spec: JobSpec) -> dict[str, Any]:
     """What the cluster is told to give the job: files, packages, visible variables.
 
-    A cluster that is not this machine is sent this package, too (`py_modules`), so that the same version runs there.
+    A cluster that is not this machine is sent Plumbline, too (`py_modules`), so that the same version runs there.
     """
     made: dict[str, Any] = {"working_dir": spec.working_dir, "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"}}
     if spec.excludes:
         made["excludes"] = list(spec.excludes)
     if not spec.here:
-        made["py_modules"] = [str(Path(plumbline.__file__).parent)]
+        made["py_modules"] = own_folders()
     if spec.requirements is not None:
         made["pip"] = spec.requirements
     return made

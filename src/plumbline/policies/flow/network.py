@@ -11,7 +11,6 @@ conditioned as at time 1, sees itself alone, and its keys and values are compute
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -338,9 +337,3 @@ def _rotate(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     wide = states.float()
     first, second = wide.chunk(2, dim=-1)
     return (wide * cos + torch.cat([-second, first], dim=-1) * sin).to(states.dtype)
-
-
-def parameters_of(config: FlowConfig) -> int:
-    """How many parameters a network of this config has, without making it."""
-    with torch.device("meta"):
-        return sum(math.prod(parameter.shape) for parameter in FlowNetwork(config).parameters())

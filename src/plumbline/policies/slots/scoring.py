@@ -1,9 +1,8 @@
-"""The log-probabilities of recorded rounds, by one packed forward pass; or, to compare with, by one pass a round.
+"""The log-probabilities of recorded rounds, by one packed forward pass.
 
 Letters in shapes: N terms, T packed tokens, H hidden size.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +13,8 @@ from plumbline.policies import plackett_luce
 from plumbline.policies.places import Places, divergence, largest_log_prob
 from plumbline.policies.pretrained.head import head_log_prob
 from plumbline.policies.slots.attention import read_packed
-from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.policies.slots.packing import Pack, pack
-from plumbline.records import Trajectory
+from plumbline.policies.slots.packing import Pack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,29 +61,3 @@ def _scores(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
     """Scores [B, m] of open slots; minus infinity where there is none."""
     scores = largest_log_prob(laws.slots, law).view(packed.queries.shape) / law.position_temperature
     return scores.masked_fill(~packed.there, float("-inf"))
-
-
-def by_rounds(
-    model: Any, trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, law: SlotSampling
-) -> list[Tensor]:
-    """Log-probabilities of each trajectory's terms by a forward pass for every round.
-
-    The packed pass gives the same numbers with one pass for all rounds. Tests compare the two, and
-    `benchmarks/slots.py` times them.
-
-    Args:
-        model: a causal transformers model.
-        trajectories: of one prompt, or with equal prompts side by side; each pass holds one round of all of them.
-        grid: how their canvases are cut.
-        mask_id: the mask token.
-        law: the law that they carry.
-    """
-    parts: list[list[Tensor]] = [[] for _ in trajectories]
-    for number in range(max(len(trajectory.steps) for trajectory in trajectories)):
-        rows = [row for row, trajectory in enumerate(trajectories) if number < len(trajectory.steps)]
-        single = [replace(trajectories[row], steps=(trajectories[row].steps[number],)) for row in rows]
-        packed = pack(single, grid, mask_id, model.device)
-        terms = log_probs(packed, laws_of(model, mask_id, packed), law)
-        for row, part in zip(rows, terms.split([len(one.logprobs) for one in single]), strict=True):
-            parts[row].append(part)
-    return [torch.cat(each) for each in parts]
