@@ -43,6 +43,6 @@ def advantages(rewards: NDArray[np.float64], scale: Scale = "none") -> NDArray[n
 
 
 def shuffled(groups: Sequence[NDArray[np.float64]], rng: np.random.Generator) -> list[NDArray[np.float64]]:
-    """Advantages [G] dealt at random over all rollouts of the batch: a control that cannot learn."""
+    """Advantages [G], shuffled over all rollouts of the batch: a control that cannot learn."""
     flat = rng.permutation(np.concatenate(list(groups)))
     return list(np.split(flat, np.cumsum([len(group) for group in groups])[:-1]))
