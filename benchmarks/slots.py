@@ -22,11 +22,9 @@ from torch import Tensor
 from benchmarks.pairing import HEADER, compare
 from plumbline.api import sampled
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotModel, SlotSampling
-from plumbline.policies.slots.packing import pack
-from plumbline.policies.slots.policy import SlotPolicy
-from plumbline.policies.slots.scoring import laws_of, log_probs
+from plumbline.policies.slots.packing import Grid, pack
+from plumbline.policies.slots.policy import SlotPolicy, laws_of, log_probs
 from plumbline.recipe import TinySection
 from plumbline.records import Trajectory
 

@@ -28,7 +28,7 @@ import torch
 from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.pretrained import merged as weights
+from plumbline.policies.pretrained import adapters as weights
 from plumbline.policies.pretrained.arrival import arrived
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling

@@ -9,7 +9,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, TokenType, quants
 from safetensors.numpy import load_file
 
-from plumbline.policies.downloads.catalogue import Entry
+from plumbline.policies.downloads.get import Entry
 
 NAMES = {
     "self_attn.q_proj": "attn_q",

@@ -61,7 +61,7 @@ WITHOUT_TORCH = (
     *("checks.diagnosis.check", "checks.audit.audit", "checks.audit.targets", "checks.refusals"),
     *("checks.preflight.dry_run", "checks.preflight.preflight"),
     *("training.rollouts", "training.pipeline", "training.sweep"),
-    *("policies.downloads.catalogue", "policies.downloads.get", "policies.export.export"),
+    *("policies.downloads.get", "policies.downloads.get", "policies.export.export"),
     *("engines.jobs.follow", "engines.jobs.entry", "serve.router"),
 )
 HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate", "ray"}
@@ -70,8 +70,8 @@ MAY_IMPORT_TORCH = (
     "policies/pretrained",
     "policies/masked",
     "policies/chunks.py",
-    "policies/draws.py",
-    "policies/denoising.py",
+    "policies/token_law.py",
+    "policies/canvas.py",
     "policies/places.py",
     "policies/plackett_luce.py",
     "policies/slots",

@@ -17,7 +17,7 @@ import pytest
 
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
-from plumbline.policies.downloads import catalogue
+from plumbline.policies.downloads import get as catalogue
 from plumbline.policies.downloads import get as getting
 from plumbline.recipe import ModelSection
 from plumbline.runs.cards import Card

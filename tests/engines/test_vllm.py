@@ -22,7 +22,7 @@ from plumbline.errors import DataError, EngineError
 from plumbline.evaluation import endpoint
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.pretrained import merged as weights
+from plumbline.policies.pretrained import adapters as weights
 from plumbline.policies.pretrained.arrival import Arrivals, Pair, arrived
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling

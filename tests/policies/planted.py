@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from plumbline.policies.autoregressive import bands, packing, probe
+from plumbline.policies.autoregressive import packing, probe
+from plumbline.policies.autoregressive import packing as bands
 from plumbline.policies.autoregressive.decoders import lean
 from plumbline.policies.pretrained import adapters
 

@@ -9,7 +9,7 @@ from conftest import sharpen
 from plumbline.api import check_policy, sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.policies import open_policy
-from plumbline.policies.autoregressive import sampler
+from plumbline.policies.autoregressive import policy as sampler
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.recipe import LoraSection
@@ -178,7 +178,7 @@ def test_packing_without_its_mask_is_wrong(tiny_policy):
     packed = pack(group, tiny_policy.device)
     body, head = tiny_policy.model.get_decoder(), tiny_policy.model.get_output_embeddings()
     plain = torch.ones_like(packed.mask).tril()
-    from plumbline.policies.pretrained.inputs import additive
+    from plumbline.policies.pretrained.policy import additive
 
     results = []
     for mask in (packed.mask, plain):

@@ -9,12 +9,12 @@ from conftest import WORDS
 from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.decoders import graphs
-from plumbline.policies.draws import noises
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.pretrained import loading
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotSampling
+from plumbline.policies.token_law import noises
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
 from plumbline.training import passes

@@ -13,8 +13,8 @@ from conftest import sharpen
 from plumbline.api import sampled
 from plumbline.errors import DeviceMemoryError
 from plumbline.policies import open_policy
+from plumbline.policies.autoregressive import policy as sampler
 from plumbline.policies.autoregressive import probe as probing
-from plumbline.policies.autoregressive import sampler
 from plumbline.policies.autoregressive.decoders import graphs as module
 from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plumbline.policies.pretrained import head
+from plumbline.policies import places as head
 from plumbline.policies.token_law import log_prob
 from plumbline.records import Sampling
 

@@ -12,13 +12,13 @@ from plumbline.api import check_policy, sampled
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import OPTIONS as CAUSAL
-from plumbline.policies.draws import noises
-from plumbline.policies.flow.backbone import FILE
+from plumbline.policies.flow.network import FILE
 from plumbline.policies.flow.options import FlowModel, FlowSampling
 from plumbline.policies.masked.network import Network
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotModel, SlotSampling
+from plumbline.policies.token_law import noises
 from plumbline.recipe import LoraSection, TinySection
 from plumbline.records import Sampling
 
@@ -196,7 +196,7 @@ def test_what_cannot_become_a_flow_is_refused(backbone, tmp_path):
 
 def test_a_backbone_that_computes_more_than_its_layers_is_refused(backbone, monkeypatch):
     """Scaled embeddings (Gemma): layer by layer it would be another model, without a word."""
-    from plumbline.policies.flow import backbone as module
+    from plumbline.policies.flow import network as module
 
     monkeypatch.setattr(module.TimedBackbone, "_read_out", lambda self, states, condition: 1.1 * self.norm(states))
     with pytest.raises(ModelError, match="something else one by one"):

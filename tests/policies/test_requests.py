@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plumbline.api import sampled
 from plumbline.policies import memory, open_policy
-from plumbline.policies.autoregressive import sampler
+from plumbline.policies.autoregressive import policy as sampler
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling

@@ -9,7 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3TextConfig, 
 
 from plumbline.api import sampled
 from plumbline.policies import open_policy
-from plumbline.policies.autoregressive import bands, packing
+from plumbline.policies.autoregressive import packing
+from plumbline.policies.autoregressive import packing as bands
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.probe import probe

@@ -14,12 +14,12 @@ from plumbline.engines.vllm import check_publication
 from plumbline.errors import EngineError, ModelError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.export import weights
+from plumbline.policies.export.card import UNKNOWN, base_of
 from plumbline.policies.export.export import Export, export
-from plumbline.policies.export.source import UNKNOWN, base_of
 from plumbline.policies.export.weights import write_merged
 from plumbline.policies.pretrained import gguf_writer
+from plumbline.policies.pretrained.adapters import rounded
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
-from plumbline.policies.pretrained.merged import rounded
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, TinySection, options_of
 from plumbline.recipe.running import EngineSection

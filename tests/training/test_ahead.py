@@ -9,7 +9,7 @@ import torch
 
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
-from plumbline.policies.autoregressive import sampler
+from plumbline.policies.autoregressive import policy as sampler
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Run

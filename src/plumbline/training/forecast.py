@@ -12,9 +12,9 @@ from itertools import islice
 
 import torch
 
-from plumbline.policies.draws import noises
 from plumbline.policies.memory import free, is_full
 from plumbline.policies.policy import Policy
+from plumbline.policies.token_law import noises
 from plumbline.recipe import Recipe
 from plumbline.records import Request
 from plumbline.runs.run import Run

@@ -20,9 +20,9 @@ from functools import partial
 import numpy as np
 
 from plumbline.errors import DataError
-from plumbline.policies.draws import noises
 from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Demonstration, Policy
+from plumbline.policies.token_law import noises
 from plumbline.recipe import SftSection
 from plumbline.records import Example, Message
 from plumbline.runs.changes import RATES

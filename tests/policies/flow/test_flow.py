@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 
 from plumbline.api import check_policy, sampled
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies.draws import noises
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
+from plumbline.policies.token_law import noises
 from tests.policies.flow.conftest import make, opened
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]

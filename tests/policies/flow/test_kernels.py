@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from plumbline.policies.flow import kernels
+from plumbline.policies.flow import sampler as kernels
 from plumbline.policies.flow.options import FlowSampling
-from plumbline.policies.flow.schedule import Tick, tick, ticks
+from plumbline.policies.flow.sampler import Tick, tick, ticks
 
 KERNELS = ("conditional", "marginal")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from plumbline.policies.masked.schedule import slices
+from plumbline.policies.masked.scorer import slices
 from plumbline.records import Step, Trajectory
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.masked.probe import check_model
+from plumbline.policies.masked.policy import check_model
 from plumbline.recipe import LoraSection
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of

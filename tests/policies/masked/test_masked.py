@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies import open_policy
-from plumbline.policies.draws import noises
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
-from plumbline.policies.masked.schedule import slices
+from plumbline.policies.masked.scorer import slices
+from plumbline.policies.token_law import noises
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, ways
 

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from plumbline.policies import plackett_luce
-from plumbline.policies.masked import selectors
+from plumbline.policies.masked import sampler as selectors
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.masked.schedule import slices
-from plumbline.policies.masked.scorer import selection_log_prob
+from plumbline.policies.masked.scorer import selection_log_prob, slices
 from plumbline.policies.places import Places, token_log_prob
 
 GAPS = (-30.0, -3.0, 0.0, 3.0, 5.0, 8.0, 10.0, 13.0, 30.0)

@@ -14,8 +14,8 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.saved import saved_settings
-from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
+from plumbline.policies.slots.packing import Grid
 from plumbline.recipe import LoraSection, TinySection
 from tests.policies.slots.models import PROMPT, opened, save_mini, save_outlier
 

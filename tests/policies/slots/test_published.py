@@ -5,8 +5,8 @@ import torch
 
 from plumbline.api import check_policy
 from plumbline.errors import ModelError
-from plumbline.policies.slots.attention import read_packed
 from plumbline.policies.slots.options import SlotSampling
+from plumbline.policies.slots.packing import read_packed
 from tests.policies.published import QWEN, QWEN_TOKENS, decode, tokenizer, weights_of, write
 from tests.policies.slots.models import opened
 

@@ -9,12 +9,10 @@ from transformers import DynamicCache
 
 from benchmarks.slots import by_rounds
 from plumbline.api import sampled
-from plumbline.policies.draws import noises
 from plumbline.policies.slots import packing, sampler
-from plumbline.policies.slots.attention import read_packed
-from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.policies.slots.packing import pack
+from plumbline.policies.slots.packing import Grid, pack, read_packed
+from plumbline.policies.token_law import noises
 from plumbline.records import Request
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens

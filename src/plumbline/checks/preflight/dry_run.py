@@ -15,7 +15,7 @@ from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
 from plumbline.config.imports import missing
 from plumbline.errors import PlumblineError
 from plumbline.policies import NEEDED
-from plumbline.policies.downloads.catalogue import ENTRIES, megabytes
+from plumbline.policies.downloads.get import ENTRIES, megabytes
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.recipe import Recipe

@@ -31,7 +31,7 @@ from plumbline.policies.autoregressive.packing import (
     windows,
 )
 from plumbline.policies.pretrained.adapters import filled, fuse, unfuse
-from plumbline.policies.pretrained.inputs import additive, by_onednn, padded
+from plumbline.policies.pretrained.policy import additive, by_onednn, padded
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.records import Sampling, Step, Trajectory
 

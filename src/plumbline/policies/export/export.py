@@ -12,9 +12,7 @@ from typing import Any, Literal, cast, get_args
 from plumbline.errors import ModelError, RecipeError, StorageError
 from plumbline.evaluation.models import as_trained
 from plumbline.policies.export import weights
-from plumbline.policies.export.card import Facts, change_text, licence, model_card
-from plumbline.policies.export.change import Change, changes
-from plumbline.policies.export.source import Source, find
+from plumbline.policies.export.card import Change, Facts, Source, change_text, changes, find, licence, model_card
 from plumbline.runs import claims
 from plumbline.runs.run import Listener
 from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text

@@ -81,8 +81,8 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     """
     import torch
 
+    from plumbline.policies.pretrained.adapters import rounded
     from plumbline.policies.pretrained.arrival import arrived
-    from plumbline.policies.pretrained.merged import rounded
 
     stored: torch.dtype = getattr(torch, dtype)
     check_mergeable(policy)
@@ -116,10 +116,10 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
 
 def check_mergeable(policy: Any) -> None:
     """Raise ModelError where a policy's adapter cannot be merged."""
-    from plumbline.policies.pretrained import merged
+    from plumbline.policies.pretrained import adapters
 
     try:
-        merged.check_mergeable(policy)
+        adapters.check_mergeable(policy)
     except EngineError as error:
         raise ModelError(error.cause, "export it with --kind adapter") from error
 
@@ -142,10 +142,10 @@ def logprobs(policy: Any) -> "Tensor":
     """Log-probabilities of the tokens of a few texts [N], in one pass of its network; of a flow the losses of texts."""
     import torch
 
-    from plumbline.policies.draws import noises
     from plumbline.policies.policy import Demonstration
     from plumbline.policies.pretrained.arrival import probe
     from plumbline.policies.pretrained.trial import exact_logprobs
+    from plumbline.policies.token_law import noises
 
     if policy.family != "flow":
         return exact_logprobs(policy.model, probe(policy.chat, policy.context))
@@ -173,9 +173,8 @@ def _below(policy: Any, stored: Any) -> "Pair | None":
     """The weights below the adapters, as `rounded` samples what is above them; None where others were trained, too."""
     import torch
 
-    from plumbline.policies.pretrained.adapters import lora_layers
+    from plumbline.policies.pretrained.adapters import lora_layers, spread
     from plumbline.policies.pretrained.arrival import Pair
-    from plumbline.policies.pretrained.merged import spread
 
     if any(".lora_" not in name for name in policy.trainable()):
         return None

@@ -19,16 +19,11 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from plumbline.errors import ModelError
-from plumbline.policies.canvas import distinct_prompts, split
+from plumbline.policies.canvas import DenoisingPolicy, Exploration, distinct_prompts, split
 from plumbline.policies.chunks import Chunk
-from plumbline.policies.denoising import DenoisingPolicy, Exploration
-from plumbline.policies.draws import Noise, uniforms
-from plumbline.policies.flow import kernels
-from plumbline.policies.flow.backbone import TimedBackbone
-from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix
+from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix, TimedBackbone
 from plumbline.policies.flow.options import FlowModel, FlowSampling
-from plumbline.policies.flow.sampler import Flowed, flow
-from plumbline.policies.flow.schedule import Tick, kappa, tick, ticks
+from plumbline.policies.flow.sampler import Flowed, Tick, divergence, flow, kappa, log_prob, path_loss, tick, ticks
 from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.loading import (
@@ -43,7 +38,7 @@ from plumbline.policies.pretrained.loading import (
     quieten,
 )
 from plumbline.policies.saved import check_source
-from plumbline.policies.token_law import restrict
+from plumbline.policies.token_law import Noise, restrict, uniforms
 from plumbline.records import Request, Trajectory
 from plumbline.storage import read_object
 
@@ -220,7 +215,7 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
                 # of a token that the filters would not draw, and must not be let in.
                 drawn = after if step.last else torch.where(after == current, logits.argmax(-1), after)
                 restricted = restrict(logits, law, keep=drawn)
-                return kernels.log_prob(restricted, current, after, law.kernel, step)
+                return log_prob(restricted, current, after, law.kernel, step)
 
             values = laws[index].each(work, recorded.now[index], recorded.following[index])
             result = result.index_put((index,), values)
@@ -232,7 +227,7 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
         for step, index in recorded.of_tick.items():
 
             def work(mine: Tensor, theirs: Tensor, current: Tensor, step: Tick = step) -> Tensor:
-                return kernels.divergence(mine, theirs, current, law.kernel, step)
+                return divergence(mine, theirs, current, law.kernel, step)
 
             values = laws[index].against(other[index], law, work, recorded.now[index])
             per_place = per_place.index_put((index,), values)
@@ -271,7 +266,7 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
             self.network.save_clock(folder)
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
-        """See `Policy.supervised_loss`: the generalised KL of the path (`kernels.path_loss`) at `Noise.time`."""
+        """See `Policy.supervised_loss`: the generalised KL of the path (`path_loss`) at `Noise.time`."""
         prompts, canvases = zip(*map(split, batch), strict=True)
         canvas = torch.tensor(canvases)
         exponent = self.network.config.exponent
@@ -285,7 +280,7 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
         laws = self._places(self.network, self.network.encode(prompts), noisy, (times, widths))
 
         def work(part: Places, now: Tensor, clean: Tensor, pace: Tensor) -> Tensor:
-            return kernels.path_loss(part.logits().float().log_softmax(-1), now, clean, pace)
+            return path_loss(part.logits().float().log_softmax(-1), now, clean, pace)
 
         flat = (noisy.flatten(), canvas.flatten(), rate.float().repeat_interleave(canvas.shape[1]))
         return laws.each(work, *(value.to(self.device) for value in flat)).sum()

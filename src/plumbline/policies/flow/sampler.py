@@ -3,6 +3,7 @@
 Letters in shapes: R rows, L places, N = R L.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,15 +11,181 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
+from plumbline.errors import RecipeError
 from plumbline.policies.chunks import Chunk
-from plumbline.policies.draws import uniforms
-from plumbline.policies.flow import kernels
-from plumbline.policies.flow.options import FlowSampling
-from plumbline.policies.flow.schedule import Tick, ticks
+from plumbline.policies.flow.options import FlowSampling, Kernel
 from plumbline.policies.places import Places
-from plumbline.policies.token_law import draw, restrict
-from plumbline.records import Step
+from plumbline.policies.token_law import draw, kl, restrict, uniforms
+from plumbline.records import Sampling, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One step of the clock."""
+
+    time: float
+    until: float
+    jump: float  # q
+    log_jump: float
+    log_stay: float  # log(1 - q); minus infinity at the last step
+    amount: float  # a; infinite at the last step
+
+    @property
+    def last(self) -> bool:
+        """Whether the step ends at time 1."""
+        return math.isinf(self.amount)
+
+
+def kappa(time: float, exponent: float) -> float:
+    """The share of the answer that stands at `time`."""
+    return time**exponent
+
+
+def tick(time: float, until: float, exponent: float) -> Tick:
+    """The step from `time` to `until`."""
+    gone, left = 1 - kappa(time, exponent), 1 - kappa(until, exponent)
+    if until >= 1:
+        return Tick(time, until, 1.0, 0.0, -math.inf, math.inf)
+    amount = math.log(gone / left)
+    jump = -math.expm1(-amount)
+    return Tick(time, until, jump, math.log(jump), -amount, amount)
+
+
+def ticks(sampling: FlowSampling, exponent: float) -> list[Tick]:
+    """An even grid of `sampling.steps` steps from 0 to 1.
+
+    Raises:
+        RecipeError: there are no steps.
+    """
+    if sampling.steps is None:
+        raise RecipeError("a flow policy needs a number of steps", "set sampling.steps, for example to 8")
+    count = sampling.steps
+    return [tick(step / count, (step + 1) / count, exponent) for step in range(count)]
+
+
+SMALL = 1e-2
+"""Below this phi is taken from its series, whose next term is 1e-15 there."""
+
+
+def log_other(restricted: Tensor, current: Tensor, total: Tensor | None = None) -> Tensor:
+    """log m [N]: the log-probability of any token but `current` [N]; `total` [N] is the log-sum-exp, where known."""
+    others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
+    # A law of a single token leaves nothing else: its log is minus infinity, without a gradient of inf - inf.
+    nothing = others.amax(-1, keepdim=True).isneginf()
+    total = restricted.logsumexp(-1) if total is None else total
+    log_m = others.masked_fill(nothing, 0.0).logsumexp(-1) - total
+    return log_m.masked_fill(nothing.squeeze(-1), float("-inf"))
+
+
+def phi(x: Tensor) -> Tensor:
+    """log((1 - e^-x) / x) for x >= 0, with its gradient, to full precision."""
+    series = -x / 2 + x.square() / 24 - x**4 / 2880
+    safe = x.clamp_min(SMALL)
+    return torch.where(x < SMALL, series, torch.log(-torch.expm1(-safe) / safe))
+
+
+def log_prob(restricted: Tensor, current: Tensor, following: Tensor, kernel: Kernel, step: Tick) -> Tensor:
+    """Log-probability [N] of going from `current` [N] to `following` [N]."""
+    total = restricted.logsumexp(-1)
+    log_p = restricted.gather(-1, following.unsqueeze(-1)).squeeze(-1) - total
+    if step.last:
+        return log_p
+    stays = following == current
+    if kernel == "conditional":
+        stay = torch.logaddexp(torch.full_like(log_p, step.log_stay), step.log_jump + log_p)
+        return torch.where(stays, stay, step.log_jump + log_p)
+    rate = step.amount * log_other(restricted, current, total).exp()
+    return torch.where(stays, -rate, math.log(step.amount) + log_p + phi(rate))
+
+
+def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: Kernel, step: Tick) -> Tensor:
+    """KL [N] of the step's law under `restricted` from that under `reference` [N, V], in closed form.
+
+    With D = sum over j != c of p_j (l_j - l'_j):
+        A: s log(s / s') + q D,  s = (1 - q) + q p_c
+        B: e^-x (x' - x) + (1 - e^-x) (phi(x) - phi(x')) + ((1 - e^-x) / m) D,  x = a m
+        last step: sum over all j of p_j (l_j - l'_j)
+    """
+    log_p, log_r = restricted.log_softmax(-1), reference.log_softmax(-1)
+    gap = kl(log_p, log_r)
+    if step.last:
+        return gap
+    at = current.unsqueeze(-1)
+    mine, theirs = log_p.gather(-1, at).squeeze(-1), log_r.gather(-1, at).squeeze(-1)
+    # Masked before it is multiplied: a token that the filters removed would have a gradient of 0 times no number.
+    other = gap - mine.exp() * (mine - theirs).masked_fill(mine.isneginf(), 0.0)
+    if kernel == "conditional":
+        floor = torch.full_like(mine, step.log_stay)
+        stay = torch.logaddexp(floor, step.log_jump + mine)
+        stay_there = torch.logaddexp(floor, step.log_jump + theirs)
+        return stay.exp() * (stay - stay_there) + step.jump * other
+    m, m_there = log_other(restricted, current).exp(), log_other(reference, current).exp()
+    x, x_there = step.amount * m, step.amount * m_there
+    leave = -torch.expm1(-x)
+    # (1 - e^-x) / m = a e^phi(x), which has no division by a vanishing m.
+    return torch.exp(-x) * (x_there - x) + leave * (phi(x) - phi(x_there)) + step.amount * phi(x).exp() * other
+
+
+def jump(drawn: Tensor, current: Tensor, uniforms: Tensor, step: Tick) -> Tensor:
+    """Kernel A: the drawn token [N] where uniforms [N] fall below q, else the present one."""
+    return torch.where(uniforms < step.jump, drawn, current)
+
+
+@torch.no_grad()
+def marginal_move(
+    restricted: Tensor, current: Tensor, first: Tensor, second: Tensor, step: Tick
+) -> tuple[Tensor, Tensor]:
+    """Kernel B, drawn: the next token of each place [N], and the `log_prob` [N] of going there.
+
+    What drawing and scoring have in common (the sum of all, the sum of the others) is computed once: over a large
+    vocabulary these passes are what a step costs.
+
+    Args:
+        restricted: [N, V].
+        current: [N].
+        first: uniform numbers [N] for the token.
+        second: uniform numbers [N] for whether the place leaves its token.
+        step: of the clock.
+    """
+    total = restricted.logsumexp(-1)
+    others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
+    rest = others.logsumexp(-1)
+    alone = rest.isneginf()  # a law of a single token: it never leaves, so any other will do
+    drawn, _ = draw(others.masked_fill(alone.unsqueeze(-1), 0.0) if bool(alone.any()) else others, first, Sampling())
+    rate = step.amount * (rest - total).exp()
+    leaves = second < -torch.expm1(-rate.double())
+    log_p = restricted.gather(-1, drawn.unsqueeze(-1)).squeeze(-1) - total
+    return torch.where(leaves, drawn, current), torch.where(leaves, math.log(step.amount) + log_p + phi(rate), -rate)
+
+
+def path_loss(log_p: Tensor, noisy: Tensor, clean: Tensor, rate: Tensor) -> Tensor:
+    """The generalised KL [N] of the mixture path: the integrand of a bound on -log p(clean), for any source.
+
+    -c [ p(x_t) - d + (1 - d) log p(x_1) ],  d = 1 where x_t = x_1,  c = kappa' / (1 - kappa)  (Shaul et al. 2024,
+    arXiv:2412.03487, as used by FS-DFM).
+
+    Args:
+        log_p: [N, V].
+        noisy: [N], x_t.
+        clean: [N], x_1.
+        rate: [N], c.
+    """
+    there = log_p.gather(-1, noisy.unsqueeze(-1)).squeeze(-1)
+    wanted = log_p.gather(-1, clean.unsqueeze(-1)).squeeze(-1)
+    # Where d = 1 the bracket is p - 1 = expm1(log p), which keeps its digits where p is near 1.
+    bracket = torch.where(noisy == clean, torch.expm1(there), there.exp() + wanted)
+    return -rate * bracket
+
+
+def sinusoid(time: Tensor, size: int) -> Tensor:
+    """Cosines, then sines [N, size] of times [N] at frequencies from 1 down to 1/10,000 (Vaswani et al. 2017)."""
+    half = size // 2
+    frequencies = torch.exp(-torch.arange(half, device=time.device) * (math.log(10_000.0) / half))
+    angle = time.float().unsqueeze(-1) * frequencies
+    return functional.pad(torch.cat([angle.cos(), angle.sin()], dim=-1), (0, size % 2))
+
 
 LawOf = Callable[[Tensor, Tick], Places]
 """From canvases [R, L] and a step of the clock to the laws of all their places, row by row."""
@@ -83,13 +250,13 @@ def _move(
     logits = part.logits()
     if sampling.greedy:
         most, best = logits.max(-1)
-        following = best if step.last else kernels.jump(best, now, second, step)
+        following = best if step.last else jump(best, now, second, step)
         return following, (most - most).float()  # NaN where the logits are no numbers, as in `draw`
     restricted = restrict(logits, sampling)
     if step.last or sampling.kernel == "conditional":
         drawn, _ = draw(logits, first, sampling)
-        following = drawn if step.last else kernels.jump(drawn, now, second, step)
-        log_p = kernels.log_prob(restricted, now, following, sampling.kernel, step)
+        following = drawn if step.last else jump(drawn, now, second, step)
+        log_p = log_prob(restricted, now, following, sampling.kernel, step)
     else:
-        following, log_p = kernels.marginal_move(restricted, now, first, second, step)
+        following, log_p = marginal_move(restricted, now, first, second, step)
     return following, log_p.float()

@@ -11,6 +11,7 @@ still hidden cannot change the answer: it is filled with end tokens, and no choi
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -20,15 +21,51 @@ from torch import Tensor
 
 from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
-from plumbline.policies.draws import uniforms
-from plumbline.policies.masked import selectors
-from plumbline.policies.masked.filling import Filling, Settled, spread
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.masked.schedule import Slice
-from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
+from plumbline.policies.masked.scorer import (
+    Slice,
+    free_log_prob,
+    selection_log_prob,
+    threshold_draw,
+    threshold_log_prob,
+)
 from plumbline.policies.places import Places, draw_with_confidence, largest_log_prob, log_confidence
-from plumbline.policies.token_law import check_drawn, draw
+from plumbline.policies.token_law import check_drawn, draw, uniforms
 from plumbline.records import Step
+
+Settled = Callable[[Tensor, Tensor, float], Places]
+"""From canvases [R, L], the places to look at [R, L] (bool) and the time to the laws of these places, row by row."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filling:
+    """One step of every row, on the CPU; a row's first `counts` columns count."""
+
+    positions: Tensor  # [R, n]
+    tokens: Tensor  # [R, n]
+    logprobs: Tensor  # [R, n]
+    counts: Tensor  # [R]
+    selection: Tensor | None  # [R]
+
+    def step(self, row: int, canvas: Tensor, time: float) -> Step:
+        """The record of a row's step, that began at `time` with `canvas` [L]."""
+        count = int(self.counts[row])
+        return Step(
+            positions=self.positions[row, :count].numpy(),
+            tokens=self.tokens[row, :count].numpy(),
+            logprobs=self.logprobs[row, :count].numpy(),
+            selection=None if self.selection is None else float(self.selection[row]),
+            state=canvas.numpy().copy(),
+            time=time,
+        )
+
+
+def spread(values: Tensor, eligible_rl: Tensor) -> Tensor:
+    """Values [Q] at the eligible places, row by row, as [R, L] on the CPU; minus infinity elsewhere."""
+    dense_rl = torch.full(eligible_rl.shape, float("-inf"), dtype=torch.float32)
+    dense_rl[eligible_rl] = values.float().cpu()
+    return dense_rl
+
 
 LawOf = Callable[[Tensor, Tensor, Tensor, float], Places]
 """From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the time to the laws of
@@ -116,11 +153,11 @@ def _step(
         confidence_rl = best_rl.exp()
         chosen_rl = eligible_rl
         if not piece.last:
-            chosen_rl = selectors.threshold_draw(
+            chosen_rl = threshold_draw(
                 confidence_rl, eligible_rl, law, torch.cat([for_places_rl, uniforms_ru[:, -1:]], 1)
             )
         # In a block's last step everything that is left is filled, whatever the model thinks: no choice, no term.
-        passed = None if piece.last else selectors.threshold_log_prob(confidence_rl, eligible_rl, law, chosen_rl)
+        passed = None if piece.last else threshold_log_prob(confidence_rl, eligible_rl, law, chosen_rl)
         return _fill(laws[chosen_rl[eligible_rl].to(laws.hidden.device)], chosen_rl, for_tokens_rl, sampling, passed)
     scores_rl = best_rl / sampling.position_temperature
     order_rn = plackett_luce.choose(scores_rl, for_places_rl, piece.count)

@@ -4,23 +4,230 @@ Letters in shapes: S steps (rows), L places, n filled places, Q looked-at places
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from plumbline.errors import RecipeError
 from plumbline.policies import places as at_places
 from plumbline.policies import plackett_luce
-from plumbline.policies.masked import selectors
+from plumbline.policies.canvas import distinct_prompts
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.masked.recorded import Recorded
-from plumbline.policies.masked.schedule import Slice
-from plumbline.policies.masked.selectors import FREE
 from plumbline.policies.places import (
     Places,
     largest_log_prob,
     log_confidence,
     log_less_confident,
 )
+from plumbline.records import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One denoising step."""
+
+    start: int
+    """First place of the block that is being filled."""
+    end: int
+    """One past its last place."""
+    count: int
+    """Places to fill, where the selector fills a fixed number."""
+    share: float
+    """Probability that a hidden place is filled, where each is decided by itself (ancestral): 1 / steps left."""
+    last: bool
+    """Whether the block must be finished in this step."""
+    time: float
+    """When the step begins, in [0, 1)."""
+
+
+def slices(sampling: MaskedSampling, block: int | None = None, start: int = 0) -> list[Slice]:
+    """The steps of a law, block after block, places and steps dealt as evenly as whole numbers allow.
+
+    Args:
+        sampling: the law.
+        block: tokens of a block, of a model that has its own; they are counted from the prompt's first token.
+        start: tokens of the prompt, of which the last ones may stand in the canvas's first block.
+
+    Raises:
+        RecipeError: there are no steps, or fewer than blocks, or more than places; or the law has blocks, and the
+            model its own.
+    """
+    places, steps = sampling.max_tokens, sampling.steps
+    if block is not None and sampling.blocks != 1:
+        raise RecipeError(
+            f"sampling.blocks is {sampling.blocks}, but this model writes blocks of {block} tokens of its own",
+            "leave sampling.blocks out",
+        )
+    edges = _even(places, sampling.blocks)
+    if block is not None:
+        edges = [0, *range(block - start % block, places, block), places]
+    blocks = len(edges) - 1
+    if steps is None:
+        raise RecipeError(
+            "a diffusion policy needs a number of denoising steps", "set sampling.steps, for example to 8"
+        )
+    if not blocks <= steps <= places:
+        raise RecipeError(
+            f"{steps} steps do not fit {blocks} blocks of a canvas of {places} places",
+            f"set sampling.steps between the number of blocks and sampling.max_tokens ({places})",
+        )
+    result = []
+    turns = _deal(steps, [end - start for start, end in pairwise(edges)])
+    for block, (start, end) in enumerate(pairwise(edges)):
+        number, before = turns[block], sum(turns[:block])
+        filled = _even(end - start, number)
+        for step in range(number):
+            result.append(
+                Slice(
+                    start=start,
+                    end=end,
+                    count=filled[step + 1] - filled[step],
+                    share=1 / (number - step),
+                    last=step + 1 == number,
+                    time=(before + step) / steps,
+                )
+            )
+    return result
+
+
+def _deal(steps: int, sizes: Sequence[int]) -> list[int]:
+    """Steps of each block: one, and each further one to the block with the most places a step.
+
+    So no block has more steps than places, and no step has nothing to fill.
+    """
+    turns = [1] * len(sizes)
+    for _ in range(steps - len(sizes)):
+        turns[max(range(len(sizes)), key=lambda block: sizes[block] / turns[block])] += 1
+    return turns
+
+
+def _even(total: int, parts: int) -> list[int]:
+    """Edges of `parts` nearly equal stretches of `total`."""
+    return [total * part // parts for part in range(parts + 1)]
+
+
+FREE = frozenset({"random", "ancestral", "leftmost"})
+
+"""Selectors in whose choices the model has no say: their log-probability is a number without gradient, or none."""
+
+
+def threshold_draw(confidence: Tensor, eligible: Tensor, law: tuple[float, float], uniforms: Tensor) -> Tensor:
+    """Chosen places [R, L] (bool).
+
+    Args:
+        confidence: [R, L], in [0, 1].
+        eligible: [R, L], bool.
+        law: threshold and temperature.
+        uniforms: [R, L + 1]: one for each place, and one for the single place where none passed.
+    """
+    threshold, temperature = law
+    chosen = eligible & (uniforms[:, :-1] < torch.sigmoid((confidence - threshold) / temperature).double())
+    none = ~chosen.any(1) & eligible.any(1)
+    single = (confidence / temperature).masked_fill(~eligible, float("-inf")).softmax(1).double()
+    place = torch.searchsorted(single.cumsum(1), uniforms[:, -1:] * single.sum(1, keepdim=True), right=True)
+    place = place.clamp_max(confidence.shape[1] - 1)
+    return torch.where(none.unsqueeze(1), torch.zeros_like(chosen).scatter(1, place, value=True), chosen)
+
+
+def threshold_log_prob(confidence: Tensor, eligible: Tensor, law: tuple[float, float], chosen: Tensor) -> Tensor:
+    """Log-probability [R] of the chosen places; those of all sets that are not empty sum to 1."""
+    threshold, temperature = law
+    margin = (confidence - threshold) / temperature
+    log_in, log_out = torch.nn.functional.logsigmoid(margin), torch.nn.functional.logsigmoid(-margin)
+    direct = torch.where(chosen, log_in, log_out).masked_fill(~eligible, 0.0).sum(1)
+    single = (confidence / temperature).masked_fill(~eligible, float("-inf")).log_softmax(1)
+    none = log_out.masked_fill(~eligible, 0.0).sum(1) + single.masked_fill(~chosen, 0.0).sum(1)
+    return torch.where(chosen.sum(1) == 1, torch.logaddexp(direct, none), direct)
+
+
+class Recorded:
+    """Steps of some trajectories, on the CPU."""
+
+    prompts: list[list[int]]  # distinct
+    prompt_of: Tensor  # [S]
+    states: Tensor  # [S, L]
+    times: list[float]  # [S]
+    pieces: list[Slice]  # [S], where a choice of places has a term
+    eligible: Tensor  # [S, L] bool: places that could have been filled
+    looked_at: Tensor  # [S, L] bool: places whose laws are needed
+    chosen: Tensor  # [S, L] bool
+    order: Tensor  # [S, n] filled places in the order drawn, the first repeated where there are fewer
+    order_tokens: Tensor  # [S, n]
+    selected: Tensor  # [S] bool: the step has a term for its choice of places
+    filled: Tensor  # [N] index among the looked-at places
+    step_of: Tensor  # [N]
+    tokens: Tensor  # [N]
+    layout: Tensor  # [terms]
+
+    @classmethod
+    def of(
+        cls,
+        trajectories: Sequence[Trajectory],
+        sampling: MaskedSampling,
+        mask_id: int,
+        block: int | None = None,
+    ) -> "Recorded":
+        """Lay out the steps of trajectories that share the law `sampling`.
+
+        `block` is that of a model with blocks of its own (see `slices`).
+
+        Raises:
+            ValueError: a step has no state, or fills a place that was not hidden in it.
+        """
+        result = cls()
+        prompts, prompt_of = distinct_prompts(trajectories)
+        steps = [step for trajectory in trajectories for step in trajectory.steps]
+        known = [step.state for step in steps if step.state is not None]
+        if len(known) != len(steps):
+            raise ValueError("a step without its state cannot be scored")
+        states = np.stack(known)
+        rows, places = states.shape
+        result.prompts, result.prompt_of = prompts, torch.tensor(prompt_of)
+        result.states = torch.from_numpy(states)
+        result.times = [step.time or 0.0 for step in steps]
+        counts = [len(step.positions) for step in steps]
+        result.step_of = torch.arange(rows).repeat_interleave(torch.tensor(counts))
+        positions = torch.from_numpy(np.concatenate([step.positions for step in steps]))
+        result.tokens = torch.from_numpy(np.concatenate([step.tokens for step in steps]))
+        result.chosen = torch.zeros((rows, places), dtype=torch.bool)
+        result.chosen[result.step_of, positions] = True
+        result.selected = torch.tensor([step.selection is not None for step in steps])
+        result.eligible, result.pieces = result.chosen, []
+        if bool(result.selected.any()):
+            phases = [len(trajectory.prompt) % (block or 1) for trajectory in trajectories for _ in trajectory.steps]
+            known_at = {phase: {piece.time: piece for piece in slices(sampling, block, phase)} for phase in set(phases)}
+            result.pieces = [known_at[phase][time] for phase, time in zip(phases, result.times, strict=True)]
+            within = torch.zeros((rows, places), dtype=torch.bool)
+            for row, piece in enumerate(result.pieces):
+                within[row, piece.start : piece.end] = True
+            result.eligible = (result.states == mask_id) & within
+        looked_at = result.chosen if sampling.selector in FREE else result.eligible
+        result.looked_at = looked_at
+        index = torch.full((rows, places), -1, dtype=torch.long)
+        index[looked_at] = torch.arange(int(looked_at.sum()))
+        result.filled = index[result.step_of, positions]
+        if bool((result.filled < 0).any()):
+            raise ValueError("a recorded step fills a place that was not hidden in its state")
+        width = max(counts)
+        column = torch.cat([torch.arange(count) for count in counts])
+        first = torch.tensor([int(step.positions[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)
+        result.order = first.clone().index_put((result.step_of, column), positions)
+        first = torch.tensor([int(step.tokens[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)
+        result.order_tokens = first.clone().index_put((result.step_of, column), result.tokens)
+        # Terms stand step by step, tokens first: where each is found in [all tokens, all selections].
+        layout: list[int] = []
+        token, selection = 0, len(result.tokens)
+        for step, count in zip(steps, counts, strict=True):
+            layout += range(token, token + count)
+            token += count
+            if step.selection is not None:
+                layout.append(selection)
+                selection += 1
+        result.layout = torch.tensor(layout)
+        return result
 
 
 def log_probs(recorded: Recorded, laws: Places, sampling: MaskedSampling) -> Tensor:
@@ -94,7 +301,7 @@ def selection_log_prob(
         # exp of minus infinity at places that are not eligible has a gradient of 0 * inf; they are masked out anyway.
         confidence_sl = dense_sl.masked_fill(~eligible_sl, 0.0).exp()
         law = (sampling.threshold, sampling.position_temperature)
-        return selectors.threshold_log_prob(confidence_sl, eligible_sl, law, chosen_sl)
+        return threshold_log_prob(confidence_sl, eligible_sl, law, chosen_sl)
     scores_sl = dense_sl / sampling.position_temperature
     if sampling.selector == "plackett_luce":
         return plackett_luce.log_prob(scores_sl, _ended(order_sn, chosen_sl))

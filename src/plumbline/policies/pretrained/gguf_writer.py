@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import ModelError
-from plumbline.policies.pretrained.merged import merged
+from plumbline.policies.pretrained.adapters import merged
 from plumbline.storage import clear_os_errors
 
 Stored = Literal["f32", "f16", "bf16", "q8_0"]

@@ -16,15 +16,156 @@ its rounds is laid out without the masks of the others; the slots that they fill
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.policies.pretrained.inputs import padded
-from plumbline.policies.slots.grid import Grid
+from plumbline.errors import RecipeError
+from plumbline.policies.pretrained.policy import additive, padded
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.records import Step, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """S slots of k places; blocks of slots are filled one after the other, each in an equal share of the rounds."""
+
+    slots: int
+    width: int
+    """k."""
+    blocks: int
+    rounds: int
+
+    @classmethod
+    def of(cls, sampling: SlotSampling, width: int) -> "Grid":
+        """The grid of a law on a model with slots of `width` tokens.
+
+        Raises:
+            RecipeError: the canvas is no whole number of slots, or the blocks or the rounds do not come out
+                even.
+        """
+        slots = count_slots(sampling.max_tokens, width, "sampling.max_tokens")
+        if slots % sampling.blocks:
+            raise RecipeError(
+                f"{slots} slots cannot be cut into {sampling.blocks} equal blocks",
+                "set sampling.blocks to a divisor of sampling.max_tokens / model.slot",
+            )
+        if sampling.selector == "threshold":  # it goes on until every slot is full, however many rounds that takes
+            return cls(slots, width, sampling.blocks, slots)
+        if sampling.steps is None:
+            raise RecipeError(
+                "a slot policy fills its slots in a given number of rounds, and sampling.steps is not set",
+                f"set sampling.steps, from 1 (all slots at once) to {slots} (one slot a round)",
+            )
+        if sampling.steps % sampling.blocks or not sampling.blocks <= sampling.steps <= slots:
+            raise RecipeError(
+                f"{sampling.steps} rounds do not fit {slots} slots in {sampling.blocks} blocks",
+                f"set sampling.steps to a multiple of sampling.blocks, at most {slots}",
+            )
+        return cls(slots, width, sampling.blocks, sampling.steps)
+
+    def counts(self) -> list[int]:
+        """Slots that each round fills: as even as whole numbers allow, and the same in every block."""
+        slots, rounds = self.slots // self.blocks, self.rounds // self.blocks
+        return [slots * (index + 1) // rounds - slots * index // rounds for index in range(rounds)] * self.blocks
+
+    def open_slots(self, filled: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The empty slots, ascending, of the first block that has one; `filled` is bool [S]."""
+        empty = np.flatnonzero(~filled)
+        size = self.slots // self.blocks
+        return empty[empty // size == empty[0] // size]
+
+
+def count_slots(places: int, width: int, name: str) -> int:
+    """S of a canvas of so many places.
+
+    Raises:
+        RecipeError: the places are no whole number of slots; `name` is the setting that says so.
+    """
+    if places % width:
+        raise RecipeError(
+            f"{name} is {places}, which is no whole number of slots of {width} tokens",
+            f"set it to a multiple of {width} (model.slot)",
+        )
+    return places // width
+
+
+ALL, PAD = -1, -2
+"""Tags of tokens that see everything before them (the prompt, masks), and of tokens that nothing sees."""
+
+
+def read_packed(model: Any, ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    """Hidden states [B, T, H] of `ids` [B, T] at `positions` [B, T] under a bool mask [B or 1, 1, T, T]."""
+    hidden: Tensor = model.get_decoder()(
+        ids, attention_mask=additive(mask, model.dtype), position_ids=positions, use_cache=False
+    ).last_hidden_state
+    return hidden
+
+
+class Context:
+    """The keys and values that rows have read so far, and which of them a new token may see.
+
+    Each token has a tag. A token tagged `ALL` sees everything before it. A token tagged with its slot sees what is
+    settled (the prompt and the slots of earlier rounds) and what came before it in its own slot: slots that are filled
+    side by side never see one another.
+    """
+
+    def __init__(self, model: Any, rows: int) -> None:
+        from transformers import DynamicCache
+
+        self.model = model
+        self.cache = DynamicCache()
+        self.tags = torch.zeros((rows, 0), dtype=torch.long, device=model.device)
+        self.settled = 0
+
+    def read(self, ids: Tensor, positions: Tensor, tags: Tensor, *, drop: int = 0) -> Tensor:
+        """Hidden states [R, Q, H] of new tokens, which are kept except for the last `drop`.
+
+        Args:
+            ids: [R, Q].
+            positions: [R or 1, Q].
+            tags: [R, Q], `ALL`, `PAD` or a slot's number.
+            drop: the last so many are forgotten again (masks are asked, not remembered).
+        """
+        before, new = self.tags.shape[1], ids.shape[1]
+        self.tags = torch.cat([self.tags, tags], 1)
+        column = torch.arange(before + new, device=ids.device)
+        sees = (tags == ALL).unsqueeze(2) | (tags.unsqueeze(2) == self.tags.unsqueeze(1)) | (column < self.settled)
+        sees &= (self.tags != PAD).unsqueeze(1) & (column <= column[before:].unsqueeze(1))
+        hidden: Tensor = self.model.get_decoder()(
+            ids,
+            attention_mask=additive(sees.unsqueeze(1), self.model.dtype),
+            position_ids=positions.expand_as(ids),
+            past_key_values=self.cache,
+            use_cache=True,
+        ).last_hidden_state
+        self.drop(drop)
+        return hidden
+
+    def drop(self, count: int) -> None:
+        """Forget the last `count` tokens."""
+        if count:
+            self.cache.crop(-count)
+            self.tags = self.tags[:, :-count]
+
+    def settle(self) -> None:
+        """A round is over: everything read so far is seen by all that follows."""
+        self.settled = self.tags.shape[1]
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these rows [R'], of which one may come several times."""
+        self.cache.batch_select_indices(rows)
+        self.tags = self.tags[rows]
+
+
+def pad_prompts(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, positions and tags [P, longest] of prompts padded on the left, where nothing sees the padding."""
+    ids, there = (each.to(device) for each in padded(prompts, left=True))
+    return ids, (there.cumsum(1) - 1).clamp(min=0), torch.where(there, ALL, PAD)
+
 
 MASKS = -1
 """The slot number of a mask."""

@@ -10,26 +10,206 @@ The paper's deterministic decoding (`selector: threshold`) is there for evaluati
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from plumbline.errors import ModelError, RecipeError
+from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
-from plumbline.policies.draws import Noise
+from plumbline.policies.places import Places, divergence, head_log_prob, largest_log_prob
 from plumbline.policies.policy import Demonstration, Terms, common_law
-from plumbline.policies.pretrained.inputs import mask_token
-from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.slots.grid import Grid, count_slots
-from plumbline.policies.slots.loading import check_attention, plain_config
+from plumbline.policies.pretrained.adapters import fuse_if_right
+from plumbline.policies.pretrained.loading import Loaded, load, stock_config
+from plumbline.policies.pretrained.policy import mask_token, padded
+from plumbline.policies.pretrained.trial import Trial
 from plumbline.policies.slots.options import SlotModel, SlotSampling
-from plumbline.policies.slots.packing import PASS_COST, Pack, branch, pack
-from plumbline.policies.slots.sampler import Ids, roll_out
-from plumbline.policies.slots.scoring import divergences, laws_of, log_probs
-from plumbline.policies.slots.supervised import summed_loss
-from plumbline.policies.slots.threshold import decide
+from plumbline.policies.slots.packing import ALL, PASS_COST, Context, Grid, Pack, branch, count_slots, pack, read_packed
+from plumbline.policies.slots.sampler import Ids, decide, roll_out
+from plumbline.policies.token_law import Noise
 from plumbline.records import Request, Sampling, Trajectory
+
+
+def plain_config(source: str) -> Any:
+    """A Qwen3Config for a ReFusion checkpoint; None for every other model, whose own config serves."""
+    from transformers import PreTrainedConfig, Qwen3Config
+
+    try:
+        values, _ = PreTrainedConfig.get_config_dict(source, local_files_only=Path(source).is_dir())
+    except (OSError, ValueError):  # the loader says what is wrong with it
+        return None
+    named = (values.get("model_type"), values.get("architectures"), values.get("auto_map"))
+    if "refusion" not in str(named).lower():
+        return None
+    return stock_config(Qwen3Config, values)
+
+
+SEQUENCES = 5
+"""That are tried; see `Trial`."""
+
+
+@torch.no_grad()
+def check_attention(model: Any, source: str, context: int) -> None:
+    """Try on a few tokens what packed scoring and the cache rely on.
+
+    A sequence laid out of order, with a mask and positions that say its order, must give the logits of the sequence in
+    order; so must one read in two parts through the cache; and the logits must be linear in the hidden states. Adapters
+    are tried first, and run in fewer products from then on where these give the same.
+
+    Raises:
+        ModelError: they differ (a window, a recurrent state, positions that are ignored, a capped head).
+    """
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    if window is not None and window < context:
+        raise ModelError(
+            f"the model in {source} attends within a window of {window} tokens, which packed slots cannot keep to",
+            f"set model.context to at most {window}, or use a model with full attention",
+        )
+    length, device = 16, model.device
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, config.vocab_size, (SEQUENCES, length), generator=generator).to(device)
+    order = torch.randperm(length, generator=generator).to(device)
+    positions = torch.arange(length, device=device)
+    head = model.get_output_embeddings()
+    exact = type(head) is nn.Linear and head.weight.dtype.is_floating_point
+    fuse_if_right(model, lambda: model(ids, use_cache=False).logits.flatten(0, 1), SEQUENCES)
+    try:
+        trial = Trial.of(model, lambda: model(ids, use_cache=False).logits.flatten(0, 1), SEQUENCES)
+        body = model.get_decoder()(ids, use_cache=False).last_hidden_state
+        shuffled = read_packed(model, ids[:, order], positions[None, order], (order.unsqueeze(1) >= order)[None, None])
+        cached = Context(model, SEQUENCES)
+        tags = torch.full_like(ids, ALL)
+        parts = [cached.read(ids[:, at], positions[None, at], tags[:, at]) for at in (slice(0, 9), slice(9, None))]
+        found = (body, shuffled[:, order.argsort()], torch.cat(parts, 1))
+        exact = exact and all(trial.agrees(head(hidden.flatten(0, 1))) for hidden in found)
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):  # no masks, positions or cache to give
+        exact = False
+    if not exact:
+        raise ModelError(
+            f"the model in {source} does not follow an explicit attention mask and explicit positions exactly",
+            "slots need a causal model with full attention and a linear head, such as Qwen3 or Llama",
+        )
+
+
+PLAIN = Sampling()
+"""The law of supervised training: temperature 1, no filter."""
+LEAST = 1e-3
+"""The smallest probability of a mask, which bounds its weight."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noised:
+    """A demonstration as the model reads it; indices count from the row's first token."""
+
+    ids: Tensor  # [T]
+    positions: Tensor  # [T]
+    predictors: Tensor  # [N]
+    targets: Tensor  # [N]
+    weights: Tensor  # [N]: what each target's -log p counts; the sum is L times the mean
+
+
+def noised(demonstration: Demonstration, width: int, mask_id: int, noise: Noise) -> Noised:
+    """Draw masked slots and the order of the others."""
+    prompt = len(demonstration.tokens) - demonstration.num_targets
+    tokens = torch.tensor(demonstration.tokens)
+    canvas = tokens[prompt:]
+    slots = len(canvas) // width
+    probability = (1 - LEAST) * noise.time + LEAST
+    masked = torch.rand(slots, generator=noise.generator, dtype=torch.float64) < probability
+    order = torch.randperm(slots, generator=noise.generator)
+    places = torch.arange(len(canvas)).view(slots, width)
+    clean, hidden = places[order[~masked[order]]], places[masked].flatten()
+    at = prompt + torch.arange(clean.numel()).view(clean.shape)  # where a clean token stands in the row
+    predictors = torch.cat([at[:, :-1].flatten(), prompt + clean.numel() + torch.arange(len(hidden))])
+    following = clean[:, 1:].flatten()
+    weights = torch.full((len(predictors),), 1 / probability, dtype=torch.float64)
+    weights[: len(following)] = len(canvas) / max(len(following), 1)
+    return Noised(
+        ids=torch.cat([tokens[:prompt], canvas[clean.flatten()], torch.full_like(hidden, mask_id)]),
+        positions=torch.cat([torch.arange(prompt), prompt + clean.flatten(), prompt + hidden]),
+        predictors=predictors,
+        targets=canvas[torch.cat([following, hidden])],
+        weights=weights,
+    )
+
+
+def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id: int, noise: Sequence[Noise]) -> Tensor:
+    """The loss above, summed over the batch and times L: divided by the batch's targets it is the mean.
+
+    Args:
+        model: a causal transformers model.
+        batch: B demonstrations whose targets are the canvas, at their end.
+        width: k.
+        mask_id: the mask token.
+        noise: of each demonstration, the only source of randomness.
+    """
+    rows = [noised(each, width, mask_id, own) for each, own in zip(batch, noise, strict=True)]
+    # Padded on the right, where nothing that counts looks.
+    ids, positions = (
+        padded([part.tolist() for part in parts])[0]
+        for parts in zip(*((one.ids, one.positions) for one in rows), strict=True)
+    )
+    longest, device = ids.shape[1], model.device
+    causal = torch.ones((1, 1, longest, longest), dtype=torch.bool, device=device).tril_()
+    hidden = read_packed(model, ids.to(device), positions.to(device), causal).flatten(0, 1)
+    predictors = torch.cat([row * longest + one.predictors for row, one in enumerate(rows)]).to(device)
+    targets = torch.cat([one.targets for one in rows]).to(device)
+    weights = torch.cat([one.weights for one in rows]).to(device)
+    head = model.get_output_embeddings()
+    logprobs = head_log_prob(hidden[predictors], head.weight, head.bias, targets, PLAIN)
+    return -(logprobs * weights.to(logprobs.dtype)).sum()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackLaws:
+    """What weights say about a pack."""
+
+    tokens: Places  # [N], at the predictors
+    slots: Places  # [B m], at the queries, choice by choice
+
+
+def laws_of(model: Any, mask_id: int, packed: Pack) -> PackLaws:
+    """One forward pass over a pack."""
+    hidden = read_packed(model, packed.ids, packed.positions, packed.mask)[0]
+    tokens = Places(model.get_output_embeddings(), mask_id, hidden[packed.predictors])
+    return PackLaws(tokens, replace(tokens, hidden=hidden[packed.queries].flatten(0, 1)))
+
+
+def log_probs(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
+    """Log-probabilities [N + B] of a pack's terms, in the order of `Trajectory.logprobs`."""
+    of = laws.tokens
+    tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, law)
+    if len(packed.queries) == 0:
+        return tokens[packed.order]
+    chosen = plackett_luce.log_prob(_scores(packed, laws, law), packed.chosen)
+    return torch.cat([tokens, chosen.to(tokens.dtype)])[packed.order]
+
+
+def divergences(packed: Pack, laws: PackLaws, other: PackLaws, law: SlotSampling) -> Tensor:
+    """KL [steps] from the law of `laws` to that of `other`, in closed form at the states that were visited.
+
+    A round's KL is the sum over its drawn tokens of the KL of their laws, given the tokens before them in their slot,
+    and over its picks of slots, given the picks before them. The mean over trajectories of the sum over rounds is the
+    KL of the trajectories (the chain rule; a test enumerates it).
+    """
+    each = divergence(laws.tokens, other.tokens, law)
+    if len(packed.queries):
+        scores, others = _scores(packed, laws, law), _scores(packed, other, law)
+        of_choice = plackett_luce.divergence(scores, others, packed.chosen)
+        each = torch.cat([each, of_choice.to(each.dtype)])
+    return each.new_zeros(packed.num_steps).index_add(0, packed.step, each)
+
+
+def _scores(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
+    """Scores [B, m] of open slots; minus infinity where there is none."""
+    scores = largest_log_prob(laws.slots, law).view(packed.queries.shape) / law.position_temperature
+    return scores.masked_fill(~packed.there, float("-inf"))
+
 
 TOKENS_AT_ONCE = 8192
 """The longest pack that `score` makes of trajectories it was given together."""

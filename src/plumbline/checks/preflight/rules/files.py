@@ -9,7 +9,7 @@ from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.preflight.before import Before, Check, Lacking
 from plumbline.checks.preflight.shapes import is_hub_name
 from plumbline.config.imports import code_file
-from plumbline.policies.downloads.catalogue import ENTRIES
+from plumbline.policies.downloads.get import ENTRIES
 from plumbline.recipe import Recipe, extended, leaves, names
 
 SECONDS = 10

@@ -61,7 +61,7 @@ def _mask(before: Before, chat: "Chat") -> Iterator[Finding]:
     folder = before.model_folder
     if not isinstance(before.recipe.model, HidingModel) or folder is None:
         return
-    from plumbline.policies.pretrained.inputs import find_mask
+    from plumbline.policies.pretrained.policy import find_mask
 
     config = read_object(folder / "config.json")
     try:

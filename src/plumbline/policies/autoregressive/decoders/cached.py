@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plumbline.policies.pretrained.inputs import padded
+from plumbline.policies.pretrained.policy import padded
 
 
 class CachedDecoder:

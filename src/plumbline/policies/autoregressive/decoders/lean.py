@@ -21,9 +21,9 @@ from torch.nn import functional
 from plumbline.policies.autoregressive.decoders import threads_for
 from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.autoregressive.packing import has_shared_attention
+from plumbline.policies.places import exact, logits_of
 from plumbline.policies.pretrained.adapters import Projection
-from plumbline.policies.pretrained.head import exact, logits_of
-from plumbline.policies.pretrained.inputs import by_onednn, padded
+from plumbline.policies.pretrained.policy import by_onednn, padded
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 GRAPH_SPAN = 128
