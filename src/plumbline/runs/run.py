@@ -114,7 +114,7 @@ RECORDS = (".building", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl
 """What a task writes into its folder in a run's data, beside the `splits` and `files` that its manifest names."""
 WRITTEN = (
     *(".lock", claims.MARK, "recipe.yaml", "environment.json", "result.json", *(f"{name}.jsonl" for name in KINDS)),
-    *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard", ".remote"),
+    *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard"),
 )
 """What a run writes into its folder, or removes there, beside its data."""
 
