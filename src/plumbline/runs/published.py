@@ -187,12 +187,11 @@ def published(address: str, *, resume: bool, tell: Callable[[str], None]) -> Ite
             f"{store.address} holds other files ({others[0].partition('/')[0]}); nothing there was touched",
             "give an address where nothing is yet",
         )
-    if content is not None and manifest and _digest(content) not in _seen(folder):
+    if manifest and _digest(content or b"") not in _seen(folder):
         tell(f"fetching the run at {store.address}")
         notes = _bring(store, manifest, folder)
-        _note(folder, store, content)
     claims.claim(folder, KIND, is_run)
-    _note(folder, store)
+    _note(folder, store, content or EMPTY)
     where = f"{folder} (for {store.address})"
     WRITTEN_HERE[store.address] = folder
     try:
@@ -274,13 +273,12 @@ def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
 
 
 def _note(folder: Path, store: Store, *manifests: bytes) -> None:
-    """Keep which manifests at the address are this folder's own, beside what is known of it."""
-    seen = [_digest(content) for content in manifests] or _seen(folder)
-    write_json(folder / NOTE, {"address": store.address, "seen": seen})
+    """Keep which manifests at the address this folder writes, or goes on from."""
+    write_json(folder / NOTE, {"address": store.address, "seen": [_digest(content) for content in manifests]})
 
 
 def _seen(folder: Path) -> list[str]:
-    """The manifests that a working folder wrote last, or went on from, by their sha256."""
+    """Those manifests by their sha256."""
     note = folder / NOTE
     return list(read_object(note).get("seen", [])) if note.is_file() else []
 
