@@ -11,7 +11,7 @@ from plumbline.evaluation.pairing import Pairing, adjusted, name_of, paired_with
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.lineage import changes
-from plumbline.runs.listing import Listed, final_keys, read_listed, read_recipe
+from plumbline.runs.record import RunRecord, read_recipe, read_record
 
 
 def compare_paths(first: Path, *others: Path) -> Lineage:
@@ -40,9 +40,9 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     return Lineage(members=tuple(members), pairings=adjusted(pairings))
 
 
-def _named(path: Path, name: str) -> Listed:
+def _named(path: Path, name: str) -> RunRecord:
     read_recipe(path)  # raises where it is none
-    return read_listed(path, name)
+    return read_record(path, name)
 
 
 Evaluations = Mapping[str, tuple[EvaluationKey, Evaluation]]
@@ -60,12 +60,11 @@ def find_evaluations(path: Path) -> Evaluations:
         votes = one.sampling.get("votes")
         mode = f"vote{votes}" if votes else "sampled" if one.sampling.get("temperature") else "greedy"
         return {"": (EvaluationKey(one.source, one.split, mode), one)}
-    read_recipe(path)
-    final_keys(path)
-    run = read_listed(path, path.name)
+    run = _named(path, path.name)
+    run.final_keys()  # raises where a name is none
     if not run.finals:
         raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
-    return {name_of(key): (key, read_evaluation(run.evaluation(key))) for key in run.finals}
+    return {name_of(key): (key, read_evaluation(run.evaluation_file(key))) for key in run.finals}
 
 
 def _shared(first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evaluations]) -> list[Pairing]:

@@ -21,9 +21,10 @@ from pathlib import Path
 from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.runs import claims, remote
 from plumbline.runs.cards import CARD
+from plumbline.runs.record import in_use, is_blank
 from plumbline.runs.remote import NOTE, WRITTEN_HERE, Entry, Files, Store, folder_for, join, key_of, parse_manifest
 from plumbline.runs.run import RUN as KIND
-from plumbline.runs.run import Run, Silent, in_use, is_blank, is_run
+from plumbline.runs.run import Run, Silent, is_run
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json
 
 NOT_PUBLISHED = frozenset({".lock", NOTE, remote.CHECKPOINTS, remote.MODELS, "wandb", "engine"})

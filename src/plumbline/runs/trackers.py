@@ -19,14 +19,11 @@ from plumbline.runs import claims
 from plumbline.runs.run import QUIET, RUN, Observer, is_run
 
 
-class Trackio:
-    """Trackio: W&B's calls, stored on this machine; `trackio show --project NAME` opens its dashboard."""
+class Hosted:
+    """A tracker with the calls of W&B."""
 
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
-        trackio = _imported("trackio")
-        self.run = trackio.init(
-            project=recipe.run.project, name=folder.name, config=recipe.model_dump(mode="json"), resume="allow"
-        )
+    run: Any
+    module: str
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         """Log a row under its stage's names."""
@@ -34,19 +31,31 @@ class Trackio:
 
     def alert(self, kind: str, message: str) -> None:
         """Alert."""
-        alert("trackio", self.run, kind, message)
+        alert(self.module, self.run, kind, message)
 
     def close(self) -> None:
         """Flush and close."""
         self.run.finish()
 
 
-class Wandb:
-    """Weights & Biases; with WANDB_MODE=offline nothing leaves this machine."""
+class Trackio(Hosted):
+    """Trackio: W&B's calls, stored on this machine; `trackio show --project NAME` opens its dashboard."""
+
+    module = "trackio"
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
-        wandb = _imported("wandb")
-        self.run = wandb.init(
+        self.run = _imported(self.module).init(
+            project=recipe.run.project, name=folder.name, config=recipe.model_dump(mode="json"), resume="allow"
+        )
+
+
+class Wandb(Hosted):
+    """Weights & Biases; with WANDB_MODE=offline nothing leaves this machine."""
+
+    module = "wandb"
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.run = _imported(self.module).init(
             project=recipe.run.project,
             name=folder.name,
             id=f"{folder.name}-{recipe.identity()}",
@@ -54,18 +63,6 @@ class Wandb:
             dir=str(folder),
             config=recipe.model_dump(mode="json"),
         )
-
-    def metrics(self, row: Mapping[str, Any]) -> None:
-        """Log a row under its stage's names."""
-        self.run.log(_named(row))
-
-    def alert(self, kind: str, message: str) -> None:
-        """Alert."""
-        alert("wandb", self.run, kind, message)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self.run.finish()
 
 
 class TensorBoard:

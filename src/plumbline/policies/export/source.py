@@ -10,8 +10,9 @@ from plumbline.policies.downloads.get import ORIGIN
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
 from plumbline.runs.cards import Card
+from plumbline.runs.record import STAGES
 from plumbline.runs.remote import local_model
-from plumbline.runs.run import STAGES, Run
+from plumbline.runs.run import Run
 from plumbline.storage import SMALL, read_bytes, read_object
 
 UNKNOWN = "unknown: look it up"
