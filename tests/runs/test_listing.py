@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from plumbline.errors import RunError
+from plumbline.errors import RunError, TrainingStopped
 from plumbline.recipe import value_differences
 from plumbline.runs.cards import Card
 from plumbline.runs.lineage import changes, in_order, in_words, list_runs, origins, predecessors
@@ -68,11 +68,19 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_pa
     assert listed(place)["interrupted"].why == "killed, or its machine went down", "it was resumed since"
 
 
+def test_a_run_that_a_rule_stopped_is_not_finished(tmp_path):
+    with suppress(TrainingStopped), _begun(tmp_path / "runs" / "halted") as run:
+        run.halt({"rule": "plateau", "step": 1})
+        raise TrainingStopped("plateau holds at step 1")
+    found = listed(tmp_path / "runs")["halted"]
+    assert (found.status, found.why) == ("stopped", "TrainingStopped: plateau holds at step 1")
+
+
 @contextmanager
 def _begun(folder: Path):
     with Run.start(recipe(), folder, resume=False) as run:
         run.metrics("rl", 1, {})
-        yield
+        yield run
 
 
 DAMAGES = {

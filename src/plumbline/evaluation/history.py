@@ -175,14 +175,15 @@ def _summed(run: RunRecord, key: EvaluationKey) -> Result:
 def _evaluated(run: RunRecord, key: EvaluationKey) -> Result:
     """A result of a run that has no outcome yet, from its evaluations."""
     evaluation = read_evaluation(run.evaluation_file(key))
-    task = f"{key.task}." if key.task else ""
     beside = {}
-    for path in sorted((run.folder / "evaluations").glob(f"{REFERENCE}.{task}{key.split}.*.json")):
+    for other, path in run.evaluation_files().items():
+        if (other.stage, other.task, other.split) != (REFERENCE, key.task, key.split):
+            continue
         reference = read_evaluation(path)
         if {row.id for row in reference.rows} >= {row.id for row in evaluation.rows}:
             rows = {row.id: row for row in reference.rows}
             kept = tuple(rows[row.id] for row in evaluation.rows)
-            beside[EvaluationKey.parse(path.stem).mode] = replace(reference, rows=kept)
+            beside[other.mode] = replace(reference, rows=kept)
     return result_of(evaluation, key, bounds(evaluation, beside) if beside else {})
 
 

@@ -25,8 +25,8 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     names = [path.name for path in paths]
     if len(set(names)) < len(names) or any(path.is_file() for path in paths):
         names = [str(path) for path in paths]
-    found = [find_evaluations(path) for path in paths]
-    runs = [_named(path, name) if path.is_dir() else None for path, name in zip(paths, names, strict=True)]
+    runs = [None if path.is_file() else _record(path, name) for path, name in zip(paths, names, strict=True)]
+    found = [find_evaluations(path, run) for path, run in zip(paths, runs, strict=True)]
     members, pairings = [], []
     for at, (path, name, run) in enumerate(zip(paths, names, runs, strict=True)):
         differing = changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
@@ -40,7 +40,7 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     return Lineage(members=tuple(members), pairings=adjusted(pairings))
 
 
-def _named(path: Path, name: str) -> RunRecord:
+def _record(path: Path, name: str) -> RunRecord:
     read_recipe(path)  # raises where it is none
     return read_record(path, name)
 
@@ -48,19 +48,17 @@ def _named(path: Path, name: str) -> RunRecord:
 Evaluations = Mapping[str, tuple[EvaluationKey, Evaluation]]
 
 
-def find_evaluations(path: Path) -> Evaluations:
+def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
     """What may be compared: a file's evaluation, or the last stage's of a run, by task, split and mode.
 
     Raises:
-        DataError: neither a file nor a run with evaluations.
-        RunError: a folder that is no run.
+        DataError: neither an evaluation nor a run with evaluations.
     """
-    if path.is_file():
+    if run is None:
         one = read_evaluation(path)
         votes = one.sampling.get("votes")
         mode = f"vote{votes}" if votes else "sampled" if one.sampling.get("temperature") else "greedy"
         return {"": (EvaluationKey(one.source, one.split, mode), one)}
-    run = _named(path, path.name)
     run.final_keys()  # raises where a name is none
     if not run.finals:
         raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")

@@ -110,21 +110,12 @@ class Publisher:
 
 
 class Keeper(Silent):
-    """The observer of a run that has it published."""
+    """The observer of a run that has it published; the end is put by `finish`, after the run's own last words."""
 
     def __init__(self, publisher: Publisher, notes: Iterable[str]) -> None:
         self.publisher, self.notes, self.failures = publisher, deque(notes), 0
         self._pool = ThreadPoolExecutor(1, "plumbline-publish")
         self._last: Future[None] | None = None
-
-    def stage(self, name: str, total: int, done: int) -> None:
-        """See `Observer`."""
-
-    def metrics(self, row: object) -> None:
-        """See `Observer`."""
-
-    def close(self) -> None:
-        """See `Observer`; the end is put by `finish`, after the run's own last words."""
 
     def landmark(self, run: Run) -> None:
         """See `plumbline.runs.run.Keeps`: let the thread put the folder, and say what it could not."""

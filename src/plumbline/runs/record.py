@@ -205,16 +205,15 @@ class RunFolder:
 
     def result(self) -> dict[str, Any] | None:
         """The outcome, or None while the run is not finished."""
-        found = self.outcome()
+        found = self._outcome()
         return None if found.get("status") == STOPPED else found or None
 
     def stopped(self) -> dict[str, Any] | None:
         """Which check or watch rule stopped the run, where and why; None where none did, or it has gone on since."""
-        found = self.outcome()
+        found = self._outcome()
         return found if found.get("status") == STOPPED else None
 
-    def outcome(self) -> dict[str, Any]:
-        """What `result.json` says; empty where there is none yet."""
+    def _outcome(self) -> dict[str, Any]:
         path = self.folder / "result.json"
         return read_object(path) if path.exists() else {}
 
@@ -289,7 +288,7 @@ def read_record(folder: Path, name: str) -> RunRecord:
 
     values, identity = attempt(lambda: read_recipe(folder)) or ({}, "")
     run = RunFolder(folder)
-    result = attempt(run.outcome)
+    result = attempt(run.result)
     rows = attempt(lambda: run.files["timings"].rows() or run.files["metrics"].rows()) or []
     events = attempt(run.files["events"].rows) or []
     keys = attempt(run.final_keys) or []
@@ -299,7 +298,7 @@ def read_record(folder: Path, name: str) -> RunRecord:
     for row in rows:
         steps[row["stage"]] = max(steps.get(row["stage"], 0), row["step"])
     seconds = [value for row in rows for key, value in row.items() if key.startswith("time/") and value is not None]
-    status, why = _status(folder, bool(result), events)
+    status, why = _status(folder, result is not None, events)
     return RunRecord(
         folder=folder,
         name=name,

@@ -93,13 +93,22 @@ class Keeps(Protocol):
 
 
 class Silent:
-    """A listener who does nothing with what it is told."""
+    """An observer who does nothing with what it is told."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """See `Listener`."""
 
     def event(self, kind: str, message: str) -> None:
         """See `Listener`."""
+
+    def stage(self, name: str, total: int, done: int) -> None:
+        """See `Observer`."""
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """See `Observer`."""
+
+    def close(self) -> None:
+        """See `Observer`."""
 
 
 RUN = claims.RUN

@@ -16,7 +16,7 @@ from plumbline.config.imports import missing
 from plumbline.errors import RunError
 from plumbline.recipe import Recipe
 from plumbline.runs import claims
-from plumbline.runs.run import QUIET, RUN, Observer, is_run
+from plumbline.runs.run import QUIET, RUN, Observer, Silent, is_run
 
 
 class Hosted:
@@ -104,8 +104,11 @@ MODULES = {"tensorboard": "torch.utils.tensorboard"}
 """What is imported for a tracker, where that is not called as it is."""
 
 
-class Guarded:
-    """A tracker as an observer whose failure is said once and costs nothing else."""
+class Guarded(Silent):
+    """A tracker as an observer whose failure is said once and costs nothing else.
+
+    Trackers are told numbers, and what the user should know.
+    """
 
     def __init__(self, name: str, tracker: Any, say: Callable[[str], None]) -> None:
         self.name, self.tracker, self.say = name, tracker, say
@@ -120,15 +123,9 @@ class Guarded:
             self.tracker = None
             self.say(f"{self.name} stopped working and is told no more: {type(error).__name__}: {error}")
 
-    def stage(self, name: str, total: int, done: int) -> None:
-        """Trackers are told numbers, and what the user should know."""
-
     def metrics(self, row: Mapping[str, Any]) -> None:
         """See `Observer.metrics`."""
         self._call("metrics", row)
-
-    def working(self, what: str, done: int, total: int) -> None:
-        """Trackers are told numbers, and what the user should know."""
 
     def event(self, kind: str, message: str) -> None:
         """What the user should know is an alert."""
