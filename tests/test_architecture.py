@@ -296,7 +296,7 @@ def test_only_named_boundaries_catch_everything():
         "training/judging.py",
         "engines/workers.py",
         "tasks/precheck.py",
-        "runs/trackers.py",
+        "runs/observers.py",
         "checks/diagnosis/readers/wandb.py",
         "runs/published.py",
         "api.py",

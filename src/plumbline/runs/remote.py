@@ -264,7 +264,7 @@ class Store:
 
 def key_of(path: str, sha256: str) -> str:
     """Where a file of a run is stored. What is written once has its own name; each state of a record has another."""
-    return path if path.startswith(f"{MODELS}/") or "/step-" in path else f"{path}.{sha256[:12]}"
+    return path if path.startswith(f"{MODELS}/") or CHECKPOINT.match(path) else f"{path}.{sha256[:12]}"
 
 
 def manifest_bytes(files: Files) -> bytes:
