@@ -37,7 +37,7 @@ from plumbline.policies.options import model_section
 from plumbline.recipe import Recipe, load
 from plumbline.records import Example, Trajectory
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
-from plumbline.runs.live import LiveView
+from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
 from plumbline.seeds import derive
 from plumbline.storage import read_object, write_json

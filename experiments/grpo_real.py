@@ -36,7 +36,7 @@ from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.cards import CARD, Card, trained_on
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.live import LiveView
+from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task

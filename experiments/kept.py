@@ -23,8 +23,8 @@ from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import load
 from plumbline.records import Evaluation
 from plumbline.reports.tables import Column, Row, Table
-from plumbline.runs.changes import more_than_seed
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.lineage import more_than_seed
 from plumbline.runs.run import Run
 from plumbline.storage import dumps, read_jsonl, write_text
 

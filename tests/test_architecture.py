@@ -296,7 +296,7 @@ def test_only_named_boundaries_catch_everything():
         "training/judging.py",
         "engines/workers.py",
         "tasks/precheck.py",
-        "runs/trackers.py",
+        "runs/observers.py",
         "checks/diagnosis/readers/wandb.py",
         "runs/published.py",
         "api.py",
@@ -366,7 +366,7 @@ READS_ITSELF = {
     *("engines/jobs/store.py", "policies/memory.py"),  # of the system
     # What this process has just written.
     *("engines/jobs/ray_jobs.py", "engines/jobs/process.py", "engines/processes.py", "policies/downloads/get.py"),
-    *("training/checkpoints.py", "runs/remote/publish.py", "runs/remote/fetch.py"),
+    *("training/checkpoints.py", "runs/published.py"),
     "policies/pretrained/gguf_file.py",
 }
 """Who may read a file without `storage`: its readers wait for no pipe, and fill no memory."""

@@ -230,7 +230,7 @@ def test_an_empty_folder_will_do(entry, tmp_path):
 GET = """
     import sys
     from pathlib import Path
-    from plumbline.policies.downloads import catalogue
+    from plumbline.policies.downloads import get as catalogue
     catalogue.ENTRIES = (catalogue.Entry(**{entry!r}),)
     from plumbline.cli import main as cli
     sys.argv = ["plumbline", "get", "tiny-model", "--out", {out!r}]

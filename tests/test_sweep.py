@@ -145,7 +145,7 @@ def test_a_sweep_over_seeds_has_a_report_of_its_own(recipe, tmp_path, monkeypatc
     monkeypatch.setattr(
         sys, "argv", ["plumbline", *f"sweep {recipe} --seeds 3,12 --out".split(), f"{tmp_path}/s", "--json"]
     )
-    monkeypatch.setattr("plumbline.runs.live.LiveView.event", lambda *_: None)
+    monkeypatch.setattr("plumbline.runs.observers.LiveView.event", lambda *_: None)
     with pytest.raises(SystemExit) as ended:
         main()
     said = json.loads(capsys.readouterr().out)

@@ -15,7 +15,8 @@ from plumbline.evaluation.models import ModelOptions, evaluate_model
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.run import STAGES, Run, Silent
+from plumbline.runs.record import STAGES
+from plumbline.runs.run import Run, Silent
 from plumbline.tasks import open_task
 from plumbline.training.pipeline import run_recipe
 

@@ -26,11 +26,10 @@ from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
-from plumbline.runs.live import LiveView
+from plumbline.runs.observers import LiveView, open_trackers
 from plumbline.runs.published import published
 from plumbline.runs.remote import folder_for, is_address, join, local_model
 from plumbline.runs.run import Observer, Run, Silent
-from plumbline.runs.trackers import open_trackers
 from plumbline.tasks.precheck import HOSTILE
 from plumbline.tasks.task import Task
 from plumbline.training.pipeline import run_recipe

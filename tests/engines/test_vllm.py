@@ -706,7 +706,7 @@ def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_ar
 def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_it_cannot_draw(monkeypatch):
     from plumbline.checks.refusals import problems
     from plumbline.recipe import load
-    from plumbline.runs.changes import same_but_seed
+    from plumbline.runs.lineage import same_but_seed
 
     monkeypatch.delenv("PLUMBLINE_VLLM_PYTHON", raising=False)
     recipe = load("commerce-tiny", ["engine=vllm"])

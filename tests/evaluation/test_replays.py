@@ -11,8 +11,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.recipe import parse
 from plumbline.records import Frame, Mistake, Unjudged
-from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.replays import INDEX, Replay, read_replays, write_replays
+from plumbline.runs.evaluations import INDEX, EvaluationKey, Replay, read_replays, write_replays
 from plumbline.training.pipeline import run_recipe
 from tests.evaluation.shown_toy import ShownToy
 from tests.toy import ToyTask

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from plumbline.recipe import parse
 from plumbline.reports.view import View
-from plumbline.runs.changes import same_but_seed
+from plumbline.runs.lineage import same_but_seed
 from plumbline.training.pipeline import run_recipe
 from tests.training.toy_runs import toy_recipe
 

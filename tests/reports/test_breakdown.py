@@ -15,8 +15,7 @@ from plumbline.reports.terminal import run_summary
 from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import View
 from plumbline.reports.write import write_report
-from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.replays import Replay, write_replays
+from plumbline.runs.evaluations import EvaluationKey, Replay, write_replays
 from plumbline.runs.run import Run
 from tests.reports.building import BASE, RL, SFT, evaluation, recipe, references
 from tests.reports.reading import ATTRIBUTES, ELEMENTS, Page

@@ -3,16 +3,16 @@
 import json
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from plumbline.errors import RunError
+from plumbline.errors import RunError, TrainingStopped
 from plumbline.recipe import value_differences
 from plumbline.runs.cards import Card
-from plumbline.runs.lineage import changes, in_order, in_words, origins, predecessors
-from plumbline.runs.listing import Listed, list_runs, read_listed
+from plumbline.runs.lineage import changes, in_order, in_words, list_runs, origins, predecessors
+from plumbline.runs.record import RunRecord, read_record
 from plumbline.runs.run import Run
 from plumbline.storage import write_json, write_text
 from tests.reports.building import recipe
@@ -22,7 +22,7 @@ DAY = "2026-02-17T{:02d}:00:00+00:00"
 GREEDY = "rl.test.greedy"
 
 
-def listed(*folders: Path) -> dict[str, Listed]:
+def listed(*folders: Path) -> dict[str, RunRecord]:
     return {run.name: run for run in list_runs(folders)[0]}
 
 
@@ -38,7 +38,7 @@ def test_a_finished_run_says_what_it_is(tmp_path):
     )
     assert [str(key) for key in run.finals] == [GREEDY]
     assert [str(key) for key in run.starts] == ["base.test.greedy"]
-    assert read_listed(tmp_path / "runs" / "v1", "x").identity == run.identity
+    assert read_record(tmp_path / "runs" / "v1", "x").identity == run.identity
 
 
 def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_path):
@@ -68,11 +68,19 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_pa
     assert listed(place)["interrupted"].why == "killed, or its machine went down", "it was resumed since"
 
 
+def test_a_run_that_a_rule_stopped_is_not_finished(tmp_path):
+    with suppress(TrainingStopped), _begun(tmp_path / "runs" / "halted") as run:
+        run.halt({"rule": "plateau", "step": 1})
+        raise TrainingStopped("plateau holds at step 1")
+    found = listed(tmp_path / "runs")["halted"]
+    assert (found.status, found.why) == ("stopped", "TrainingStopped: plateau holds at step 1")
+
+
 @contextmanager
 def _begun(folder: Path):
     with Run.start(recipe(), folder, resume=False) as run:
         run.metrics("rl", 1, {})
-        yield
+        yield run
 
 
 DAMAGES = {
@@ -168,14 +176,14 @@ def test_a_recipe_of_another_version_is_shown_as_it_stands(tmp_path):
 # -- what they have to do with one another -------------------------------------------------------------------------
 
 
-def began(runs: list[Listed]) -> dict[str, str]:
+def began(runs: list[RunRecord]) -> dict[str, str]:
     return {name: str(origin) for name, origin in origins(runs).items()}
 
 
 def test_a_model_is_found_by_its_path_its_card_or_the_names_in_its_path(tmp_path, monkeypatch):
     place = tmp_path / "runs"
     stored(place / "sft")
-    first = read_listed(place / "sft", "sft")
+    first = read_record(place / "sft", "sft")
     card = Card(recipe=f"commerce-demo {first.identity}", stage="sft", task="forms", options={})
     moved = tmp_path / "kept"
     write_json(moved / "plumbline.json", card.to_json())
@@ -276,7 +284,7 @@ def test_what_differs_is_said_in_words_and_what_a_run_is_called_is_no_difference
         seed=8,
         model={"name": "m" * 60},
     )
-    one, other = (read_listed(tmp_path / name, name) for name in "ab")
+    one, other = (read_record(tmp_path / name, name) for name in "ab")
     found = changes(one, other)
     assert sorted(key for key, *_ in found) == ["model.name", "seed", "sft"]
     words = in_words(found)

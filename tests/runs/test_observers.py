@@ -9,9 +9,8 @@ from rich.console import Console
 
 from plumbline.errors import RunError
 from plumbline.recipe import parse
-from plumbline.runs.live import LiveView, sparkline
+from plumbline.runs.observers import TRACKERS, Guarded, LiveView, open_trackers, sparkline
 from plumbline.runs.run import Run
-from plumbline.runs.trackers import TRACKERS, Guarded, open_trackers
 
 
 def recipe(*trackers: str):

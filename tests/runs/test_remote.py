@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,20 +17,24 @@ from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-import plumbline.runs.remote.lock as locks  # noqa: E402
-import plumbline.runs.remote.store as stores  # noqa: E402
 from plumbline import api  # noqa: E402
 from plumbline.errors import DataError, ModelError, RecipeError, RunError, StorageError  # noqa: E402
 from plumbline.policies import open_policy  # noqa: E402
 from plumbline.recipe import parse  # noqa: E402
-from plumbline.runs.published import files_of, published  # noqa: E402
-from plumbline.runs.remote import folder_for, is_address, local_model, local_run  # noqa: E402
-from plumbline.runs.remote.fetch import read_manifest  # noqa: E402
-from plumbline.runs.remote.lock import Lock  # noqa: E402
-from plumbline.runs.remote.manifest import Manifest, Part  # noqa: E402
-from plumbline.runs.remote.publish import Publisher  # noqa: E402
-from plumbline.runs.remote.store import Store  # noqa: E402
-from plumbline.storage import write_text  # noqa: E402
+from plumbline.runs.published import Publisher, files_of, published  # noqa: E402
+from plumbline.runs.remote import (  # noqa: E402
+    Entry,
+    Store,
+    folder_for,
+    is_address,
+    key_of,
+    local_model,
+    local_run,
+    manifest_bytes,
+    read_manifest,
+)
+from plumbline.runs.run import Run  # noqa: E402
+from plumbline.storage import write_json, write_text  # noqa: E402
 from plumbline.training import rl  # noqa: E402
 
 RECIPE = {
@@ -71,15 +76,12 @@ class Faulty(MemoryFileSystem):
 
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
-    """An empty store, an empty cache, a working directory, and no waiting."""
+    """An empty store, an empty cache, and a working directory."""
     fsspec.register_implementation("faulty", Faulty, clobber=True)
     for kind in (MemoryFileSystem, Faulty):
         kind.store.clear()
         kind.pseudo_dirs[:] = [""]
     Faulty.fail = staticmethod(lambda what, path: None)
-    monkeypatch.setattr(stores, "WAITS", (0.0,))
-    monkeypatch.setattr(locks, "LEASE", 0.3)
-    monkeypatch.setattr(locks, "BEAT", 0.05)
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     local_model.cache_clear()
@@ -165,30 +167,31 @@ def stopped(_stopped):
     return store.address
 
 
-def whole_state(store: Store) -> dict[str, dict[str, str]]:
-    """Every manifest at an address, with the hash of every file in it as it can be fetched; asserts that all are."""
-    keys = [key for key in store.sizes() if key == "run.json" or key.startswith("checkpoints/")]
+def whole_state(store: Store) -> dict[str, str]:
+    """Every file that the manifest names, with its hash; asserts that each is there as it was put."""
     found = {}
-    for key in keys:
-        manifest, read = read_manifest(store, key), {}
-        for path, parts in manifest.files.items():
-            content = b"".join(store.read(part.key) for part in parts)
-            assert [hashlib.sha256(store.read(part.key)).hexdigest() for part in parts] == [p.sha256 for p in parts]
-            read[path] = hashlib.sha256(content).hexdigest()
-        found[key] = read
+    for path, entry in read_manifest(store).items():
+        content = store.read(key_of(path, entry.sha256))
+        assert content is not None, path
+        assert (len(content), hashlib.sha256(content).hexdigest()) == entry
+        found[path] = entry.sha256
     return found
+
+
+def steps(files) -> set[str]:
+    """The checkpoints among the files of a run."""
+    return {path.split("/")[2] for path in files if path.startswith("checkpoints/rl/step-")}
 
 
 class TestAWholeRun:
     def test_goes_on_elsewhere_to_the_same_bits(self, recipe, whole, stopped):
-        assert whole_state(Store(stopped)).keys() >= {"run.json", "checkpoints/rl/step-000003.json"}
+        assert steps(whole_state(Store(stopped))) == {"step-000002", "step-000003"}
         folder = run(recipe, stopped, resume=True).folder
         mine = results(folder)
         assert {key for key in whole if mine.get(key) != whole[key]} == {"result.json"}  # which names the address
         assert json.loads((folder / "result.json").read_text())["model"] == f"{stopped}/models/rl"
-        there = whole_state(Store(stopped))["run.json"]
+        there = whole_state(Store(stopped))
         assert {name: there[name] for name in mine} == mine
-        assert "lock.json" not in Store(stopped).sizes()
 
     def test_needs_resume_and_its_own_place(self, recipe, stopped):
         with pytest.raises(RunError, match="already holds a run"):
@@ -207,10 +210,10 @@ class TestAWholeRun:
         monkeypatch.chdir(place)
         with published(stopped, resume=True, tell=print) as (folder, keeper):
             assert (folder / "metrics.jsonl").read_text() == "more\n"
-            assert len(keeper._said) == 1
+            assert len(keeper.notes) == 1
         assert (began.with_name(f"{began.name}.aside-1") / "metrics.jsonl").read_text() != "more\n"
         with published(stopped, resume=True, tell=print) as (_, keeper):  # nothing has changed since
-            assert keeper._said == []
+            assert not keeper.notes
 
     def test_without_anything_of_it_published_is_not_there(self, recipe):
         with pytest.raises(RecipeError):
@@ -236,7 +239,7 @@ class TestFaults:
         def update(*given):
             if given[4] == 1:
                 until = time.monotonic() + 30
-                while store.read("run.json") is None and time.monotonic() < until:
+                while not read_manifest(store) and time.monotonic() < until:
                     time.sleep(0.01)
                 fail_after(3)
             return honest(*given)
@@ -246,27 +249,27 @@ class TestFaults:
             run(recipe, address)
         Faulty.fail = staticmethod(lambda what, path: None)
         before = whole_state(Store(address))
-        assert "result.json" not in before["run.json"]
+        assert "result.json" not in before
         elsewhere(monkeypatch, place)
         with published(address, resume=True, tell=print) as (folder, _):
-            said = before["run.json"]["metrics.jsonl"]
+            said = before["metrics.jsonl"]
             assert hashlib.sha256((folder / "metrics.jsonl").read_bytes()).hexdigest() == said
 
     def test_a_store_that_was_away_is_an_event_and_no_loss(self, recipe, whole):
         address, away = "faulty://b/runs/x", []
 
         def fail(what, path):
-            if what == "write" and "/run.json." in path and len(away) < 2:  # beside its place
+            if what == "write" and "/run.json." in path and len(away) < 1:  # beside its place
                 away.append(path)
                 raise OSError("the store is away")
 
         Faulty.fail = staticmethod(fail)
         folder = run(recipe, address).folder
         said = [row["message"] for row in map(json.loads, (folder / "events.jsonl").open()) if row["kind"] == "remote"]
-        assert len(away) == 2
+        assert len(away) == 1
         assert any("the store is away" in one for one in said)
         assert {k: v for k, v in results(folder).items() if k in ("metrics.jsonl",)}.items() <= whole.items()
-        assert whole_state(Store(address))["run.json"]["result.json"] == results(folder)["result.json"]
+        assert whole_state(Store(address))["result.json"] == results(folder)["result.json"]
 
     def test_a_store_down_at_the_end_is_an_error_and_resume_only_publishes(self, recipe, monkeypatch):
         address = "faulty://b/runs/x"
@@ -282,40 +285,34 @@ class TestFaults:
         Faulty.fail = staticmethod(lambda what, path: None)
         monkeypatch.setattr(rl, "update_policy", None)  # nothing may be trained again
         folder = run(recipe, address, resume=True).folder
-        assert whole_state(Store(address))["run.json"]["result.json"] == results(folder)["result.json"]
+        assert whole_state(Store(address))["result.json"] == results(folder)["result.json"]
 
     @pytest.mark.parametrize("damage", ["deleted", "cut", "corrupted"])
     def test_a_damaged_checkpoint_is_named_with_the_way_back(self, recipe, whole, stopped, damage):
         store = Store(stopped)
         tensors = "checkpoints/rl/step-000003/tensors.safetensors"
-        (part,) = read_manifest(store, "checkpoints/rl/step-000003.json").files[tensors]
-        content = store.read(part.key)
+        content = store.read(tensors)
         if damage == "deleted":
-            store.remove([part.key])
+            store.remove([tensors])
         else:
-            store.write(part.key, content[:-1] + (b"" if damage == "cut" else bytes([content[-1] ^ 1])))
+            store.write(tensors, content[:-1] + (b"" if damage == "cut" else bytes([content[-1] ^ 1])))
         with pytest.raises(DataError) as error:
             run(recipe, stopped, resume=True)
-        assert f"step 3: {tensors} at {stopped} is damaged" in error.value.cause
-        assert f"step 2: remove {stopped}/checkpoints/rl/step-000003.json" in error.value.fix
+        assert f"{tensors} at {stopped} is damaged" in error.value.cause
+        assert f"remove {stopped}/checkpoints/rl/step-000003, and" in error.value.fix
+        assert "goes on from step 2" in error.value.fix
         assert not list(Path("runs").rglob("recipe.yaml"))
         if damage == "corrupted":  # the way back is gone
-            store.remove(["checkpoints/rl/step-000003.json"])
-            assert results(run(recipe, stopped, resume=True).folder)["metrics.jsonl"] == whole["metrics.jsonl"]
+            store.remove([key for key in store.sizes() if key.startswith("checkpoints/rl/step-000003/")])
+            folder = run(recipe, stopped, resume=True).folder
+            assert results(folder)["metrics.jsonl"] == whole["metrics.jsonl"]
+            assert "checkpoints/rl/step-000003" in (folder / "events.jsonl").read_text()
             whole_state(store)
-
-    def test_an_older_checkpoint_that_is_damaged_is_left_out_and_said(self, stopped):
-        store = Store(stopped)
-        last, before = (read_manifest(store, f"checkpoints/rl/step-00000{step}.json").keys for step in (3, 2))
-        store.remove(sorted(before - last)[:1])
-        with published(stopped, resume=True, tell=print) as (folder, keeper):
-            assert [path.name for path in folder.glob("checkpoints/rl/step-*")] == ["step-000003"]
-            assert keeper._said == ["damaged checkpoints of rl were left out: step 2"]
 
     def test_a_damaged_record_is_named(self, recipe, stopped):
         store = Store(stopped)
-        (part,) = read_manifest(store, "run.json").files["metrics.jsonl"]
-        store.write(part.key, b"x" * part.size)
+        entry = read_manifest(store)["metrics.jsonl"]
+        store.write(key_of("metrics.jsonl", entry.sha256), b"x" * entry.size)
         for read in (lambda: run(recipe, stopped, resume=True), lambda: local_run(stopped)):
             with pytest.raises(DataError, match=r"metrics\.jsonl at memory://b/runs/x is damaged"):
                 read()
@@ -336,62 +333,70 @@ class TestFaults:
             run(recipe, stopped, resume=True)
         assert "free some space" in error.value.fix
         assert not [path for path in Path("runs").rglob("*") if path.is_file()]
-        assert "lock.json" not in Store(stopped).sizes()
 
     def test_a_manifest_cannot_name_files_outside_of_its_folder(self):
         store = Store("memory://b/runs/x")
-        store.write("objects/a", b"x")
-        part = Part("objects/a", 1, hashlib.sha256(b"x").hexdigest())
+        entry = Entry(1, hashlib.sha256(b"x").hexdigest())
         for path in ("../evil", "/etc/evil", "a/../../evil"):
-            store.write("run.json", Manifest({path: (part,)}).to_bytes())
+            store.write("run.json", manifest_bytes({path: entry}))
             with pytest.raises(DataError, match="outside of its folder"):
                 local_run("memory://b/runs/x")
 
+    def test_a_store_of_the_former_layout_is_named(self, recipe):
+        store = Store("memory://b/runs/x")
+        part = ["objects/a", 1, hashlib.sha256(b"x").hexdigest()]
+        store.write("run.json", json.dumps({"version": 1, "sha256": "", "files": {"recipe.yaml": [part]}}).encode())
+        for read in (lambda: run(recipe, store.address, resume=True), lambda: local_run(store.address)):
+            with pytest.raises(DataError, match="former layout") as error:
+                read()
+            assert "put the run again" in error.value.fix
+
 
 class TestTwoWriters:
-    def test_the_second_is_refused_while_the_first_lives(self):
-        address = "memory://b/runs/x"
-        lock = Lock(Store(address))
-        lock.acquire()
-        with pytest.raises(RunError, match="another process is writing memory://b/runs/x"):
-            Lock(Store(address)).acquire()
-        assert lock.held()
-        lock.release()
-        assert Store(address).sizes() == {}
+    def test_a_second_process_of_this_machine_is_refused(self, recipe, stopped):
+        with (
+            published(stopped, resume=True, tell=print) as (folder, _),
+            Run.start(parse(recipe), folder, resume=True),
+            pytest.raises(RunError, match="another process is writing"),
+        ):
+            run(recipe, stopped, resume=True)
 
-    def test_a_dead_one_is_replaced_and_learns_of_it(self, place):
-        first = Lock(Store("memory://b/runs/x"))
-        first.acquire()
-        first._end.set()  # it sleeps
-        first._thread.join()
-        second = Lock(Store("memory://b/runs/x"))
-        second.acquire()
-        assert second.held()
-        assert not first.held()
-        first.release()
-        assert second.held()
-        folder = place / "w"
-        folder.mkdir()
-        (folder / "metrics.jsonl").write_text("{}\n")
-        late = Publisher(folder, first.store, first, files_of)
-        with pytest.raises(RunError, match="taken over"):
-            late.publish(late.state())
-        assert set(first.store.sizes()) == {"lock.json"}
-        second.release()
+    def test_who_puts_second_learns_of_the_first_and_changes_nothing(self, stopped, place, monkeypatch):
+        with published(stopped, resume=True, tell=print) as (folder, _):
+            late = Publisher(place / folder, Store(stopped))
+            elsewhere(monkeypatch, place)
+            with published(stopped, resume=True, tell=print) as (other, _):
+                write_text(other / "metrics.jsonl", "more\n")
+            before = Store(stopped).sizes()
+            write_text(place / folder / "metrics.jsonl", "of the first\n")
+            with pytest.raises(RunError, match="another process has put its run at"):
+                late.put()
+            assert Store(stopped).sizes() == before
+            monkeypatch.chdir(place)
+            write_text(folder / "metrics.jsonl", (place / "elsewhere" / other / "metrics.jsonl").read_text())
+            (folder / ".remote.json").write_bytes((place / "elsewhere" / other / ".remote.json").read_bytes())
 
-    def test_a_run_whose_address_was_taken_stops(self, recipe, monkeypatch):
-        address, honest = "memory://b/runs/x", rl.update_policy
+    def test_a_run_whose_address_was_taken_trains_to_its_end(self, recipe, monkeypatch, whole):
+        address, honest, honest_put, quiet = "memory://b/runs/x", rl.update_policy, Publisher.put, threading.Lock()
 
         def update(*given):
             if given[4] == 1:
-                Store(address).write("lock.json", b'{"id": "another"}')
-                time.sleep(0.2)
+                with quiet:  # not between the look at the manifest and its write
+                    other = {"a": Entry(1, hashlib.sha256(b"x").hexdigest())}
+                    Store(address).write("run.json", manifest_bytes(other))
             return honest(*given)
 
+        def put(self):
+            with quiet:
+                honest_put(self)
+
         monkeypatch.setattr(rl, "update_policy", update)
-        with pytest.raises(RunError, match="another process has taken over"):
+        monkeypatch.setattr(Publisher, "put", put)
+        with pytest.raises(RunError, match="another process has put its run at"):
             run(recipe, address)
-        assert json.loads(Store(address).read("lock.json")) == {"id": "another"}
+        assert read_manifest(Store(address)).keys() == {"a"}
+        assert results(folder_for(address))["metrics.jsonl"] == whole["metrics.jsonl"]
+        assert "another process has put" in (folder_for(address) / "events.jsonl").read_text()
 
 
 class TestReaders:
@@ -444,20 +449,25 @@ class TestReaders:
     def test_a_run_that_goes_on_while_it_is_read(self, finished, monkeypatch):
         """What a manifest names may be replaced before it is read: then the new manifest holds."""
         store, honest, asked = Store(finished), Store.get, []
-        old = read_manifest(store, "run.json")
-        (part,) = old.files["result.json"]
+        old = read_manifest(store)
 
         def get(self, key, path):
             if not asked:
                 asked.append(key)
-                store.write("objects/new", b"{}")
-                new = Part("objects/new", 2, hashlib.sha256(b"{}").hexdigest())
-                store.write("run.json", Manifest({**old.files, "result.json": (new,)}).to_bytes())
-                store.remove([part.key])
+                new = Entry(2, hashlib.sha256(b"{}").hexdigest())
+                store.write(key_of("result.json", new.sha256), b"{}")
+                store.write("run.json", manifest_bytes({**old, "result.json": new}))
+                store.remove([key_of("result.json", old["result.json"].sha256)])
             return honest(self, key, path)
 
         monkeypatch.setattr(Store, "get", get)
         assert (local_run(finished) / "result.json").read_text() == "{}"
+
+    def test_a_file_that_went_from_the_run_goes_from_the_cache(self, finished):
+        assert (local_run(finished) / "result.json").is_file()
+        store = Store(finished)
+        store.write("run.json", manifest_bytes({k: v for k, v in read_manifest(store).items() if k != "result.json"}))
+        assert not (local_run(finished) / "result.json").exists()
 
     def test_a_plain_model_directory(self, tiny_folder, place):
         store = Store("memory://b/plain")
@@ -522,21 +532,25 @@ def bucket():
 
 
 def test_a_run_in_a_bucket(recipe, whole, bucket, place, monkeypatch):
-    """Interrupted, gone on elsewhere, read; the lock is exclusive, and no secret is in any record."""
+    """Interrupted, gone on elsewhere, read; and no secret is in any record."""
     address = f"{bucket}/runs/x"
     interrupted(recipe, address, monkeypatch, after=2)
     store = Store(address)
-    assert store.create("lock.json", b"{}")
-    assert not store.create("lock.json", b"{}"), "a write where something is must fail"
     elsewhere(monkeypatch, place)
     folder = run(recipe, address, resume=True).folder
     mine = results(folder)
     assert {key for key in whole if mine.get(key) != whole[key]} == {"result.json"}
-    assert whole_state(store)["run.json"].items() >= mine.items()
+    assert whole_state(store).items() >= mine.items()
     assert (local_run(address) / "result.json").is_file()
     written = [path for path in place.rglob("*") if path.is_file()]
     assert not [path for path in written if b"the-secret-of-the-test" in path.read_bytes()]
     assert not [key for key in store.sizes() if b"the-secret-of-the-test" in store.read(key)]
+
+
+def test_a_bucket_that_is_not_there_is_an_error(bucket, tmp_path):
+    put(tmp_path / "metrics.jsonl", "{}")
+    with pytest.raises(StorageError, match=r"cannot write nowhere/x: .*bucket does not exist"):
+        Publisher(tmp_path, Store("s3://nowhere/x")).put()
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -552,44 +566,48 @@ def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, dat
     folder = tmp_path_factory.mktemp("w") / "run"
     folder.mkdir()
     store = Store("faulty://b/x")
-    lock = Lock(store)
-    lock.acquire()
-    publisher, had = Publisher(folder, store, lock, files_of), []
-    try:
-        for number in range(data.draw(st.integers(1, 4))):
-            change(folder, number, data.draw(st.integers(0, 7)))
-            had.append(
-                {
-                    path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-                    for path in files_of(folder)
-                }
-            )
-            fail_after(data.draw(st.integers(0, 12)))
-            earlier = read_manifest(store, "run.json")
-            with suppress(StorageError):
-                publisher.publish(publisher.state())
-            Faulty.fail = staticmethod(lambda what, path: None)
-            found = whole_state(store)
-            assert found.get("run.json") in [None, *had]
-            steps = [int(key[-7:-5]) for key in found if key != "run.json"]
-            assert max(steps, default=-1) <= max(
-                (n for n, one in enumerate(had) if one == found.get("run.json")), default=-1
-            )
-            if earlier is not None:
-                assert earlier.keys <= store.sizes().keys(), "somebody may still be reading it"
-            if data.draw(st.booleans()):  # the process dies, and another takes up the folder
-                publisher = Publisher(folder, store, lock, files_of)
-                publisher.begin()
-        publisher.publish(publisher.state())
-        found = whole_state(store)
-        assert found.pop("run.json") == had[-1]
-        assert set(found) == {f"checkpoints/rl/{path.name}.json" for path in folder.glob("checkpoints/rl/step-*")}
-        publisher.publish(publisher.state())
-        needed = {part for key in ("run.json", *found) for part in read_manifest(store, key).keys}
-        left = {key for key in store.sizes() if key.startswith(("objects/", "models/"))}
-        assert left == needed, "what nobody needs is removed"
-    finally:
-        lock.release()
+    write_json(folder / ".remote.json", {"address": store.address, "seen": []})
+    publisher, had = Publisher(folder, store), []
+    for number in range(data.draw(st.integers(1, 4))):
+        change(folder, number, data.draw(st.integers(0, 7)))
+        had.append(
+            {
+                path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in files_of(folder)
+            }
+        )
+        fail_after(data.draw(st.integers(0, 12)))
+        earlier = read_manifest(store)
+        with suppress(StorageError):
+            publisher.put()
+        Faulty.fail = staticmethod(lambda what, path: None)
+        assert whole_state(store) in [{}, *had]
+        assert {key_of(path, entry.sha256) for path, entry in earlier.items()} <= store.sizes().keys(), (
+            "somebody may still be reading it"
+        )
+        if data.draw(st.booleans()):  # the process dies, and another takes up the folder
+            publisher = Publisher(folder, store)
+    publisher.put()
+    assert whole_state(store) == had[-1]
+    publisher.put()
+    needed = {key_of(path, entry.sha256) for path, entry in read_manifest(store).items()}
+    assert store.sizes().keys() == {*needed, "run.json"}, "what nobody needs is removed"
+
+
+def test_only_what_changed_is_sent(tmp_path):
+    address, sent = "faulty://b/x", []
+    Faulty.fail = staticmethod(lambda what, path: sent.append(path) if what == "write" else None)
+    folder = tmp_path / "run"
+    put(folder / "models" / "sft" / "model.safetensors", "weights")
+    put(folder / "models" / "sft" / "plumbline.json", "{}")
+    put(folder / "metrics.jsonl", "1")
+    write_json(folder / ".remote.json", {"address": address, "seen": []})
+    Publisher(folder, Store(address)).put()
+    assert len(sent) == 5  # and run.json twice: the first says whose place this is
+    sent.clear()
+    put(folder / "metrics.jsonl", "2")
+    Publisher(folder, Store(address)).put()
+    assert [path.split("/")[-1].split(".")[0] for path in sent] == ["metrics", "run"]
 
 
 def test_what_an_engine_serves_and_logs_is_not_published(tmp_path):
@@ -621,11 +639,11 @@ def put(path: Path, text: str) -> None:
 
 
 def fail_after(writes: int) -> None:
-    """Let the store refuse all writes but the lock's after so many."""
+    """Let the store refuse all writes after so many."""
     left = [writes]
 
     def fail(what, path):
-        if what == "write" and not path.endswith("lock.json"):
+        if what == "write":
             left[0] -= 1
             if left[0] < 0:
                 raise OSError("the store is gone")

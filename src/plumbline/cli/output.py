@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plumbline.runs.live import LiveView
+    from plumbline.runs.observers import LiveView
 
 
 def print_json(value: object) -> None:
@@ -40,7 +40,7 @@ def say(value: object, text: str, as_json: bool) -> None:
 @contextmanager
 def progress() -> Iterator["LiveView"]:
     """The view of what takes a while, closed before a result is printed."""
-    from plumbline.runs.live import LiveView
+    from plumbline.runs.observers import LiveView
 
     view = LiveView()
     try:

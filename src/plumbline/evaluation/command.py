@@ -12,7 +12,7 @@ from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation
 from plumbline.runs.cards import Card
-from plumbline.runs.replays import Replay
+from plumbline.runs.evaluations import Replay
 from plumbline.runs.run import Listener
 from plumbline.tasks import Progress, open_task, task_names, variants_of
 from plumbline.tasks.task import Prechecked, Task, gold_of

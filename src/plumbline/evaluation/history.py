@@ -14,9 +14,8 @@ from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import bounds
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
-from plumbline.runs.lineage import Change, Origin, changes, in_order, origins, predecessors, versions
-from plumbline.runs.listing import Listed, list_runs
-from plumbline.runs.rows import Summary
+from plumbline.runs.lineage import Change, Origin, changes, in_order, list_runs, origins, predecessors, versions
+from plumbline.runs.record import RunRecord, Summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class Member:
     """A run (or a single evaluation) of the table."""
 
     name: str
-    listed: Listed | None = None
+    listed: RunRecord | None = None
     """None for a single evaluation."""
     origin: Origin | None = None
     depth: int = 0
@@ -142,7 +141,7 @@ def _beside_seeds(one: Pairing, spread: float) -> Pairing:
     return one.remarked(f"but seeds of one recipe are up to {spread:.3f} apart")
 
 
-def _results(run: Listed, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, ...]]:
+def _results(run: RunRecord, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, ...]]:
     found, problems = [], []
     for key in run.finals:
         if key in asked:
@@ -153,7 +152,7 @@ def _results(run: Listed, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, 
     return tuple(found), tuple(problems)
 
 
-def _summed(run: Listed, key: EvaluationKey) -> Result:
+def _summed(run: RunRecord, key: EvaluationKey) -> Result:
     """A result as the run's own outcome says it, which is quick."""
     try:
         said = Summary.model_validate(run.summaries[str(key)])
@@ -173,17 +172,18 @@ def _summed(run: Listed, key: EvaluationKey) -> Result:
     )
 
 
-def _evaluated(run: Listed, key: EvaluationKey) -> Result:
+def _evaluated(run: RunRecord, key: EvaluationKey) -> Result:
     """A result of a run that has no outcome yet, from its evaluations."""
-    evaluation = read_evaluation(run.evaluation(key))
-    task = f"{key.task}." if key.task else ""
+    evaluation = read_evaluation(run.evaluation_file(key))
     beside = {}
-    for path in sorted((run.folder / "evaluations").glob(f"{REFERENCE}.{task}{key.split}.*.json")):
+    for other, path in run.evaluation_files().items():
+        if (other.stage, other.task, other.split) != (REFERENCE, key.task, key.split):
+            continue
         reference = read_evaluation(path)
         if {row.id for row in reference.rows} >= {row.id for row in evaluation.rows}:
             rows = {row.id: row for row in reference.rows}
             kept = tuple(rows[row.id] for row in evaluation.rows)
-            beside[EvaluationKey.parse(path.stem).mode] = replace(reference, rows=kept)
+            beside[other.mode] = replace(reference, rows=kept)
     return result_of(evaluation, key, bounds(evaluation, beside) if beside else {})
 
 
@@ -204,7 +204,7 @@ def result_of(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, A
 
 
 def _pairings(
-    run: Listed, earlier: Listed | None, origin: Origin, asked: Asked, read: Callable[[Path], Evaluation]
+    run: RunRecord, earlier: RunRecord | None, origin: Origin, asked: Asked, read: Callable[[Path], Evaluation]
 ) -> list[Pairing]:
     """A run against its predecessor; where that is the model that it began from, or has no result, against its start.
 
@@ -226,8 +226,8 @@ def _pairings(
             found.append(replace(pairing, error=IncomparableError(f"{name} {lacking}")))
             continue
         try:
-            before = replace(read(other.evaluation(theirs[what])), source=name)
-            after = replace(read(run.evaluation(key)), source=run.name)
+            before = replace(read(other.evaluation_file(theirs[what])), source=name)
+            after = replace(read(run.evaluation_file(key)), source=run.name)
         except PlumblineError as error:
             found.append(replace(pairing, error=error))
         else:

@@ -11,7 +11,7 @@ from plumbline.evaluation.pairing import Pairing, adjusted, name_of, paired_with
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.lineage import changes
-from plumbline.runs.listing import Listed, final_keys, read_listed, read_recipe
+from plumbline.runs.record import RunRecord, read_recipe, read_record
 
 
 def compare_paths(first: Path, *others: Path) -> Lineage:
@@ -25,8 +25,8 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     names = [path.name for path in paths]
     if len(set(names)) < len(names) or any(path.is_file() for path in paths):
         names = [str(path) for path in paths]
-    found = [find_evaluations(path) for path in paths]
-    runs = [_named(path, name) if path.is_dir() else None for path, name in zip(paths, names, strict=True)]
+    runs = [None if path.is_file() else _record(path, name) for path, name in zip(paths, names, strict=True)]
+    found = [find_evaluations(path, run) for path, run in zip(paths, runs, strict=True)]
     members, pairings = [], []
     for at, (path, name, run) in enumerate(zip(paths, names, runs, strict=True)):
         differing = changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
@@ -40,32 +40,29 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     return Lineage(members=tuple(members), pairings=adjusted(pairings))
 
 
-def _named(path: Path, name: str) -> Listed:
+def _record(path: Path, name: str) -> RunRecord:
     read_recipe(path)  # raises where it is none
-    return read_listed(path, name)
+    return read_record(path, name)
 
 
 Evaluations = Mapping[str, tuple[EvaluationKey, Evaluation]]
 
 
-def find_evaluations(path: Path) -> Evaluations:
+def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
     """What may be compared: a file's evaluation, or the last stage's of a run, by task, split and mode.
 
     Raises:
-        DataError: neither a file nor a run with evaluations.
-        RunError: a folder that is no run.
+        DataError: neither an evaluation nor a run with evaluations.
     """
-    if path.is_file():
+    if run is None:
         one = read_evaluation(path)
         votes = one.sampling.get("votes")
         mode = f"vote{votes}" if votes else "sampled" if one.sampling.get("temperature") else "greedy"
         return {"": (EvaluationKey(one.source, one.split, mode), one)}
-    read_recipe(path)
-    final_keys(path)
-    run = read_listed(path, path.name)
+    run.final_keys()  # raises where a name is none
     if not run.finals:
         raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
-    return {name_of(key): (key, read_evaluation(run.evaluation(key))) for key in run.finals}
+    return {name_of(key): (key, read_evaluation(run.evaluation_file(key))) for key in run.finals}
 
 
 def _shared(first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evaluations]) -> list[Pairing]:

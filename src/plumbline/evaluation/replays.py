@@ -7,7 +7,7 @@ from dataclasses import replace
 from plumbline.errors import DataError, PlumblineError
 from plumbline.evaluation.figures import EARNED
 from plumbline.records import Evaluation, Example, Judged
-from plumbline.runs.replays import Replay
+from plumbline.runs.evaluations import Replay
 from plumbline.tasks.task import Continued, Replayable, Task
 
 MOST = 4

@@ -12,9 +12,7 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.cards import CARD
-from plumbline.runs.remote import is_address, local_model, portable
-from plumbline.runs.remote.address import NOTE, cache
-from plumbline.runs.remote.nearest import instead_here
+from plumbline.runs.remote import NOTE, cache, instead_here, is_address, local_model, portable
 from plumbline.storage import open_regular, read_object
 
 ADAPTER = "adapter_config.json"

@@ -22,8 +22,7 @@ from plumbline.reports.sections.replays import HEADING, filmstrips
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
 from plumbline.reports.terminal import detail_tables, tasks_tables
 from plumbline.runs import claims
-from plumbline.runs.evaluations import is_evaluation, write_evaluation
-from plumbline.runs.replays import Replay
+from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
 from plumbline.storage import dumps, write_text
 
 Format = Literal["md", "csv", "latex"]

@@ -21,9 +21,9 @@ from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Evaluation, Example, Headline
 from plumbline.reports.comparisons import Comparison, comparison
-from plumbline.runs.evaluations import REFERENCE, EvaluationKey
-from plumbline.runs.replays import INDEX, Replay, read_replays
-from plumbline.runs.run import QUIET, STAGES, Run
+from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
+from plumbline.runs.record import STAGES
+from plumbline.runs.run import QUIET, Run
 from plumbline.storage import read_object
 
 NAMES = {"base": "Base", "sft": "SFT", "rl": "GRPO"}

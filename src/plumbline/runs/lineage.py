@@ -1,26 +1,170 @@
-"""What runs have to do with one another: which model each began from, and which run it is to be compared with."""
+"""The runs of some folders, and what they have to do with one another: which model each began from, which run it is to
+be compared with, what differs between their recipes, and what of a recipe may change while its run is stopped.
+
+A run is the run of one recipe, so most keys may not. Two kinds may, because errors advise them and nothing that was
+computed before becomes false: keys that say how a run is executed or when it gives up, and the learning rate of a stage
+that still trains. The recipe in the run's folder is then the one in force, and an event says from which step on, and
+what stood there before.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from plumbline.errors import PlumblineError
-from plumbline.recipe import value_differences
+from plumbline.errors import DataError, PlumblineError, RunError
+from plumbline.recipe import Recipe, differences, value_differences
 from plumbline.recipe.sections import NO_RESULT
+from plumbline.runs import claims
 from plumbline.runs.cards import CARD, Card
-from plumbline.runs.listing import Listed
-from plumbline.storage import dumps
+from plumbline.runs.record import RunRecord, read_record
+from plumbline.storage import begins_with, clear_read_errors, dumps
 
 UNSAID = ("name", *NO_RESULT)
 """Keys that are no difference between what was done."""
 LONGEST = 48
 """Characters of a value that are said."""
 LAST = datetime.max.replace(tzinfo=UTC)
-Change = tuple[str, Any, Any]
-"""A key of the recipe, its value before, and now."""
+DEEPEST = 3
+"""Levels of folders below the one that is asked for: runs of sweeps, of groups of sweeps."""
+ELSEWHERE = {
+    "trainer_state.json": "a checkpoint of transformers or TRL",
+    "config.json": "a model directory",
+    "adapter_config.json": "an adapter's directory",
+    "manifest.json": "a task's records",
+}
+"""What a folder is that has such a file."""
+HOW = (
+    "sft.tokens_per_pass",
+    "rl.tokens_per_pass",
+    "rl.max_gap",
+    "rl.patience",
+    "evaluation.untrained",
+    "engine.address",
+    "engine.python",
+    "engine.arguments",
+    "engine.publish",
+    "engine.timeout",
+)
+"""Keys that say how a run is executed, when it is stopped, or what is evaluated besides; results are the same but for
+rounding. A family names those of its model section (`ModelSection.how`)."""
+RATES = {
+    "base": "model.tiny.learning_rate",
+    "sft": "sft.optimiser.learning_rate",
+    "rl": "rl.optimiser.learning_rate",
+}
+"""The key of each stage's learning rate."""
+
+
+class Change(NamedTuple):
+    """A key of a recipe with its value before and after."""
+
+    key: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.old} -> {self.new}"
+
+    @property
+    def free(self) -> bool:
+        """Whether no result depends on it."""
+        return self.key.partition(".")[0] in NO_RESULT
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is of the questions and branches, dozens of keys that nothing in a run depends on."""
+        return self.key.partition(".")[0] == "decide"
+
+    def stage(self, present: str | None) -> str | None:
+        """The stage that it acts on: a rate's own, else the one that the run stands in."""
+        return next((stage for stage, key in RATES.items() if key == self.key), present)
+
+
+# -- which runs there are ------------------------------------------------------------------------------------------
+
+
+def list_runs(folders: Sequence[Path]) -> tuple[list[RunRecord], dict[str, str]]:
+    """The runs in some folders, which may be runs themselves, and what lies beside them: its place, and what it is.
+
+    Raises:
+        RunError: a folder is not there, or there is no run in any of them.
+    """
+    runs: dict[Path, RunRecord] = {}
+    others: dict[str, str] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise RunError(
+                f"{folder} is {'a file' if folder.exists() else 'not there'}", "give runs, or folders that hold runs"
+            )
+        for name, place, what in _walk(folder, folder.name if _is_run(folder) else "", DEEPEST, set()):
+            if what is None:
+                runs.setdefault(place.resolve(), read_record(place, name or place.resolve().name))
+            else:
+                others[str(place)] = what
+    if not runs:
+        found = "; ".join(f"{place}: {what}" for place, what in list(others.items())[:3])
+        raise RunError(
+            f"there is no run in {', '.join(map(str, folders))}{f' ({found})' if found else ''}",
+            "give a run, or a folder that holds runs: `plumbline run RECIPE` makes one",
+        )
+    return _named_apart(list(runs.values())), others
+
+
+def _walk(folder: Path, name: str, depth: int, seen: set[Path]) -> Iterator[tuple[str, Path, str | None]]:
+    """Yield the name and place of each run (with None) and of each folder without one (with what that is).
+
+    A folder that was `seen` is passed over: a link may lead back to where we are.
+    """
+    if (resolved := folder.resolve()) in seen:
+        return
+    seen.add(resolved)
+    if _is_run(folder):
+        yield name, folder, None
+        return
+    try:
+        with clear_read_errors(folder):
+            inside = sorted(path for path in folder.iterdir() if path.name != claims.MARK)
+            folders = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
+    except DataError as error:
+        yield name, folder, error.cause
+        return
+    below = []
+    if depth and not any((folder / file).is_file() for file in ELSEWHERE):
+        below = [one for path in folders for one in _walk(path, f"{name}/{path.name}".strip("/"), depth - 1, seen)]
+    if any(what is None for *_, what in below) or (not name and below):
+        yield from below
+    else:
+        yield name, folder, _what(folder, inside)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder is a run, or was one: its mark, its recipe, or records that no other folder has together."""
+    try:
+        mark = folder / claims.MARK
+        marked = mark.is_file() and begins_with(mark, "run\n")
+        return marked or (folder / "recipe.yaml").is_file()
+    except (OSError, DataError):
+        return False
+
+
+def _what(folder: Path, inside: Sequence[Path]) -> str:
+    """What a folder without a run is."""
+    if not inside:
+        return "empty"
+    known = next((what for file, what in ELSEWHERE.items() if (folder / file).is_file()), None)
+    return f"no run: {known}" if known else f"no run (it holds {', '.join(path.name for path in inside[:3])})"
+
+
+def _named_apart(runs: list[RunRecord]) -> list[RunRecord]:
+    """Runs of several folders may have one name; then all are called by their places."""
+    twice = len({run.name for run in runs}) < len(runs)
+    return [replace(run, name=str(run.folder)) for run in runs] if twice else runs
+
+
+# -- what each began from ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +181,7 @@ class Origin:
         return f"{self.run} ({self.stage})" if self.run else self.model or "a tiny model"
 
 
-def origins(runs: Sequence[Listed]) -> dict[str, Origin]:
+def origins(runs: Sequence[RunRecord]) -> dict[str, Origin]:
     """What each run began from, by its name.
 
     A model that lies in a listed run is found by its path, which may be relative to any folder above the run; one that
@@ -47,7 +191,7 @@ def origins(runs: Sequence[Listed]) -> dict[str, Origin]:
     return {run.name: _origin(run, runs, places) for run in runs}
 
 
-def _origin(run: Listed, runs: Sequence[Listed], places: Mapping[Path, Listed]) -> Origin:
+def _origin(run: RunRecord, runs: Sequence[RunRecord], places: Mapping[Path, RunRecord]) -> Origin:
     model = run.section("model").get("name")
     if not isinstance(model, str):
         return Origin("")
@@ -67,7 +211,7 @@ def _origin(run: Listed, runs: Sequence[Listed], places: Mapping[Path, Listed]) 
     return Origin(model)
 
 
-def _by_card(model: Path, run: Listed, runs: Sequence[Listed]) -> tuple[str, str] | None:
+def _by_card(model: Path, run: RunRecord, runs: Sequence[RunRecord]) -> tuple[str, str] | None:
     """The run and the stage that a model's card names, where that is one of these runs and only one."""
     try:
         card = Card.read(model)
@@ -81,17 +225,17 @@ def _by_card(model: Path, run: Listed, runs: Sequence[Listed]) -> tuple[str, str
     return (alike[0].name, card.stage) if card is not None and len(alike) == 1 else None
 
 
-def in_order(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> list[tuple[Listed, int]]:
+def in_order(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[tuple[RunRecord, int]]:
     """The runs by the time at which they began, each below the one whose model it began from, with how deep it is."""
-    ordered: dict[str, tuple[Listed, int]] = {}
+    ordered: dict[str, tuple[RunRecord, int]] = {}
 
-    def place(run: Listed, depth: int) -> None:
+    def place(run: RunRecord, depth: int) -> None:
         if run.name not in ordered:  # it would be where runs began from one another in a circle
             ordered[run.name] = run, depth
             for one in below.get(run.name, ()):
                 place(one, depth + 1)
 
-    below: dict[str, list[Listed]] = {}
+    below: dict[str, list[RunRecord]] = {}
     for run in _by_time(runs):
         below.setdefault(begun[run.name].run, []).append(run)
     for run in (*below.get("", ()), *_by_time(runs)):
@@ -99,13 +243,13 @@ def in_order(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> list[tuple[
     return list(ordered.values())
 
 
-def _by_time(runs: Sequence[Listed]) -> list[Listed]:
+def _by_time(runs: Sequence[RunRecord]) -> list[RunRecord]:
     return sorted(runs, key=lambda run: (run.started or LAST, run.name))
 
 
-def versions(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> list[list[Listed]]:
+def versions(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[list[RunRecord]]:
     """The runs whose recipes differ in the seed at most, together, in the order of time."""
-    found: dict[str, list[Listed]] = {}
+    found: dict[str, list[RunRecord]] = {}
     for run in _by_time(runs):
         if run.recipe:
             content = {key: value for key, value in run.recipe.items() if key not in {*UNSAID, "seed"}}
@@ -113,7 +257,7 @@ def versions(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> list[list[L
     return list(found.values())
 
 
-def predecessors(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> dict[str, str]:
+def predecessors(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> dict[str, str]:
     """The run that each is to be compared with, by name; nothing for the first of its kind.
 
     Runs of one recipe with several seeds are one version (`versions`). A version follows the one before it in time that
@@ -122,7 +266,7 @@ def predecessors(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> dict[st
     whose model they began from. Where there is none, its seeds are compared with its first.
     """
     found: dict[str, str] = {}
-    past: dict[str, list[list[Listed]]] = {}
+    past: dict[str, list[list[RunRecord]]] = {}
     for version in versions(runs, begun):
         kind = _kind(version[0], begun[version[0].name])
         earlier = past.setdefault(kind, [])
@@ -141,7 +285,7 @@ def predecessors(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> dict[st
     return found
 
 
-def _kind(run: Listed, origin: Origin) -> str:
+def _kind(run: RunRecord, origin: Origin) -> str:
     """What runs have in common that can be versions of one another."""
     task, tasks = run.section("task"), run.section("tasks")
     named = {name: dict(one).get("name") for name, one in tasks.items() if isinstance(one, Mapping)}
@@ -153,7 +297,7 @@ def _kind(run: Listed, origin: Origin) -> str:
 # -- what differs --------------------------------------------------------------------------------------------------
 
 
-def changes(before: Listed, after: Listed) -> list[Change]:
+def changes(before: RunRecord, after: RunRecord) -> list[Change]:
     """What differs between two runs' recipes, but for their names and where they are written.
 
     A section that only one of them has is one change, from or to None.
@@ -163,7 +307,8 @@ def changes(before: Listed, after: Listed) -> list[Change]:
         top = _missing_section(key, before.recipe, after.recipe)
         if key.partition(".")[0] in UNSAID or any(top == one for one, *_ in found):
             continue
-        found.append((key, old, new) if top is None else (top, _at(before.recipe, top), _at(after.recipe, top)))
+        change = (key, old, new) if top is None else (top, _at(before.recipe, top), _at(after.recipe, top))
+        found.append(Change(*change))
     return found
 
 
@@ -208,3 +353,49 @@ def _short(value: Any) -> str:
         return "none"
     text = value if isinstance(value, str) else dumps(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+# -- what may change -----------------------------------------------------------------------------------------------
+
+
+def same_but_seed(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes are seeds of one."""
+    return not more_than_seed(one, other)
+
+
+def more_than_seed(one: Recipe, other: Recipe) -> list[Change]:
+    """What differs besides the seed, the name and what changes no result."""
+    free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
+    found = [Change(*each) for each in differences(one, other)]
+    return [each for each in found if each.key not in free and not each.free]
+
+
+def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], folder: object) -> list[Change]:
+    """What differs between the recipe of a run and the one it is resumed with.
+
+    Args:
+        before: what stands in the run's folder.
+        now: what was given.
+        finished: the stages that are.
+        folder: the run's, for the message.
+
+    Raises:
+        RunError: something differs that may not; says what may.
+    """
+    found = [Change(*each) for each in differences(before, now)]
+    late = [each for stage, key in RATES.items() if stage in finished for each in found if each.key == key]
+    if late:
+        raise RunError(
+            f"{late[0]}, but the stage that trains at this rate is finished",
+            "leave the rate as it was, or use --out for a new run",
+        )
+    how = (*(f"model.{key}" for key in sorted(now.model.how)), *HOW)
+    other = [each for each in found if each.key not in (*how, *RATES.values()) and not each.free]
+    if other:
+        raise RunError(
+            f"{folder} was started with another recipe ({'; '.join(map(str, other[:4]))})",
+            "resume with the recipe it was started with, or use --out for a new run; only what says how it is "
+            f"executed may change ({', '.join(how)}), and the learning rate of a stage that is not finished "
+            f"({', '.join(RATES.values())})",
+        )
+    return found

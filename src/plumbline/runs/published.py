@@ -1,135 +1,154 @@
-"""A run at an address: it works in a folder of this machine, and what it leaves there is published as it goes on.
+"""A run at an address: it works in a folder of this machine, and what it leaves there is put at the address.
 
-A thread publishes: training hands it the state of the folder at every landmark (a checkpoint, an evaluation, the end of
-a stage) and goes on. A state that is still waiting when the next one comes is passed over. What the store refuses is
-tried again, then said in an event, and at the next landmark tried anew; at the end of the run it is an error.
+    files that changed  ->  run.json, the manifest  ->  what neither it nor the manifest before it names, removed
+
+A thread puts: training tells it of every landmark (a checkpoint, an evaluation, the end of a stage) and goes on; while
+it is busy, landmarks that come are one. A kill between any two writes leaves the state before. What the store refuses
+is tried again, then said in an event, and at the next landmark tried anew; at the end of the run it is an error.
 """
 
+import hashlib
+import itertools
 import shutil
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
-from plumbline.errors import DataError, PlumblineError, RunError, StorageError
-from plumbline.runs import claims
+from plumbline.errors import PlumblineError, RunError, StorageError
+from plumbline.runs import claims, remote
 from plumbline.runs.cards import CARD
-from plumbline.runs.claims import MARK
-from plumbline.runs.remote.address import NOTE, checked, folder_for, join
-from plumbline.runs.remote.fetch import DamagedError, checkpoint_keys, download, read_manifest
-from plumbline.runs.remote.here import WRITTEN_HERE
-from plumbline.runs.remote.lock import KEY, Lock
-from plumbline.runs.remote.manifest import CHECKPOINTS, MODELS, OBJECTS, RUN, Manifest
-from plumbline.runs.remote.publish import LINKS, Changed, Publisher, State, read_note, write_note
-from plumbline.runs.remote.store import Store
+from plumbline.runs.record import in_use, is_blank
+from plumbline.runs.remote import NOTE, WRITTEN_HERE, Entry, Files, Store, folder_for, join, key_of, parse_manifest
 from plumbline.runs.run import RUN as KIND
-from plumbline.runs.run import Run, Silent, in_use, is_blank, is_run
-from plumbline.storage import clear_os_errors
+from plumbline.runs.run import Run, Silent, is_run
+from plumbline.storage import clear_os_errors, one_line, read_object, write_json
 
-OWN = frozenset({RUN, KEY, MARK, OBJECTS, CHECKPOINTS, MODELS})
-"""What a run leaves at its address."""
-NOT_PUBLISHED = frozenset({".lock", NOTE, LINKS, CHECKPOINTS, MODELS, "wandb", "engine"})
+NOT_PUBLISHED = frozenset({".lock", NOTE, remote.CHECKPOINTS, remote.MODELS, "wandb", "engine"})
 """Of a run's folder: what is of this machine alone. W&B keeps names of the user and the machine, an engine its log and
 the weights that it serves."""
+EMPTY = remote.manifest_bytes({})
 ATTEMPTS = 5
-"""At a state that changes while it is read."""
-Tell = Callable[[str], None]
+"""At a folder whose files are removed while they are read."""
+Signature = tuple[int, int, int]
+"""A file's inode, size and time: where all are as before, so is its content."""
+
+
+class Publisher:
+    """What puts one working folder at its address; only one thread may do so at a time."""
+
+    def __init__(self, folder: Path, store: Store) -> None:
+        self.folder, self.store = folder, store
+        self.there = remote.read_manifest(store)
+        self.sent: dict[str, tuple[Signature, Entry]] = {}
+
+    def put(self) -> None:
+        """Put the folder as it is now.
+
+        Raises:
+            RunError: another process has put its run there.
+            StorageError: the store does not answer, or cannot be written.
+        """
+        with clear_os_errors(Path(self.store.root)):
+            for _ in range(ATTEMPTS):
+                try:
+                    return self._put()
+                except FileNotFoundError as error:
+                    if not str(error.filename or "").startswith(str(self.folder)):
+                        raise  # a bucket that is not there
+            raise StorageError(f"the files in {self.folder} change while they are read", "use --resume")
+
+    def _put(self) -> None:
+        if self._present() is None:
+            self.store.write(remote.RUN, EMPTY)  # which says whose place this is
+        paths = [path.relative_to(self.folder).as_posix() for path in files_of(self.folder)]
+        sizes = self.store.sizes()
+        with ThreadPoolExecutor(remote.AT_ONCE) as pool:
+            files = dict(zip(paths, pool.map(lambda path: self._send(path, sizes), paths), strict=True))
+        now, content = self._present() or EMPTY, remote.manifest_bytes(files)
+        if now != content:
+            _note(self.folder, self.store, now, content)
+            self.store.write(remote.RUN, content)
+        before = parse_manifest(now, remote.RUN)  # somebody may still be reading it
+        needed = {key_of(path, entry.sha256) for one in (files, before) for path, entry in one.items()}
+        self.store.remove(sorted(sizes.keys() - needed - {remote.RUN}))
+
+    def _present(self) -> bytes | None:
+        """The manifest at the address, which must be one that this folder wrote, or went on from."""
+        content = self.store.read(remote.RUN)
+        if content is not None and _digest(content) not in _seen(self.folder) and parse_manifest(content, remote.RUN):
+            raise RunError(
+                f"another process has put its run at {self.store.address}",
+                f"let that one go on; what this one did is in {self.folder}, and was not published since",
+            )
+        return content
+
+    def _send(self, path: str, sizes: Mapping[str, int]) -> Entry:
+        """Send a file of the folder, unless it is there already."""
+        place = self.folder / path
+        found = place.stat()
+        signature = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if path in self.sent:
+            before, entry = self.sent[path]
+            if before == signature and sizes.get(key_of(path, entry.sha256)) == entry.size:
+                return entry
+        content: Path | bytes = place
+        if key_of(path, "") == path:
+            with place.open("rb") as file:
+                entry = Entry(found.st_size, hashlib.file_digest(file, "sha256").hexdigest())
+        else:  # it may grow meanwhile
+            content = place.read_bytes()
+            entry = Entry(len(content), _digest(content))
+        key = key_of(path, entry.sha256)
+        if self.there.get(path) != entry or sizes.get(key) != entry.size:
+            self.store.write(key, content)
+        self.sent[path] = signature, entry
+        return entry
 
 
 class Keeper(Silent):
-    """The observer of a run that has it published."""
+    """The observer of a run that has it published; the end is put by `finish`, after the run's own last words."""
 
-    def __init__(self, publisher: Publisher, said: list[str]) -> None:
-        self.publisher, self._said = publisher, said
-        self._waiting: State | None = None
-        self._wake, self._end = threading.Condition(), False
-        self._failed: Exception | None = None
-        self._thread = threading.Thread(target=self._work, name="plumbline-publish", daemon=True)
-        self._thread.start()
-
-    def stage(self, name: str, total: int, done: int) -> None:
-        """See `Observer`."""
-
-    def metrics(self, row: object) -> None:
-        """See `Observer`."""
-
-    def close(self) -> None:
-        """See `Observer`; the end is published by `finish`, after the run's own last words."""
+    def __init__(self, publisher: Publisher, notes: Iterable[str]) -> None:
+        self.publisher, self.notes, self.failures = publisher, deque(notes), 0
+        self._pool = ThreadPoolExecutor(1, "plumbline-publish")
+        self._last: Future[None] | None = None
 
     def landmark(self, run: Run) -> None:
-        """See `plumbline.runs.run.Keeps`: take the state of the folder, and let the thread publish it.
-
-        Raises:
-            RunError: another process has taken the run over.
-            StorageError: this disk is full.
-        """
-        with self._wake:
-            said, self._said, failed = self._said, [], self._failed
-        for message in said:
-            run.event("remote", message)
-        if failed is not None:
-            raise failed
+        """See `plumbline.runs.run.Keeps`: let the thread put the folder, and say what it could not."""
+        while self.notes:
+            run.event("remote", self.notes.popleft())
         if not is_blank(run.folder):
-            self._hand(self.publisher.state())
+            if self._last is not None:
+                self._last.cancel()  # one that still waits would put the same
+            self._last = self._pool.submit(self._put)
 
     def finish(self) -> None:
-        """Publish what the folder holds now, and end the thread.
+        """Put what the folder holds now, and end the thread.
 
         Raises:
-            RunError: another process has taken the run over.
+            RunError: another process has put its run there.
             StorageError: the store does not answer.
         """
-        with self._wake:
-            if self._waiting is not None:
-                self._waiting.let_go()
-            self._waiting, self._end = None, True
-            self._wake.notify_all()
-        while self._thread.is_alive():  # a wait without an end would not hear Ctrl-C
-            self._thread.join(timeout=0.2)
-        if self._failed is not None:
-            raise self._failed
+        self._pool.shutdown(cancel_futures=True)
         if not is_blank(self.publisher.folder):
-            self._publish(self.publisher.state())
+            self.publisher.put()
 
-    def _hand(self, state: State) -> None:
-        with self._wake:
-            if self._waiting is not None:
-                self._waiting.let_go()
-            self._waiting = state
-            self._wake.notify_all()
-
-    def _work(self) -> None:
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._waiting is not None or self._end)
-                state, self._waiting = self._waiting, None
-            if state is None:
-                return
-            try:
-                self._publish(state)
-            except (StorageError, DataError) as error:
-                with self._wake:
-                    self._said.append(f"not published yet: {error.cause}; it is tried again at the next checkpoint")
-            except Exception as error:  # noqa: BLE001 - it must not pass in silence with this thread
-                self._failed = error
-                return
-
-    def _publish(self, state: State) -> None:
-        for _ in range(ATTEMPTS):
-            try:
-                return self.publisher.publish(state)
-            except Changed:
-                state.let_go()
-                state = self.publisher.state()
-            finally:
-                state.let_go()
-        raise StorageError(f"the files in {self.publisher.folder} change while they are read", "use --resume")
+    def _put(self) -> None:
+        try:
+            self.publisher.put()
+        except Exception as error:  # noqa: BLE001 - whatever fails here, the run goes on; at its end it is an error
+            self.failures += 1
+            cause = error.cause if isinstance(error, PlumblineError) else f"{type(error).__name__}: {one_line(error)}"
+            said = f"not published yet: {cause}; it is tried again at the next checkpoint"
+            self.notes.append(said + (f" ({self.failures} failures so far)" if self.failures > 1 else ""))
 
 
 @contextmanager
-def published(address: str, *, resume: bool, tell: Tell) -> Iterator[tuple[Path, Keeper]]:
+def published(address: str, *, resume: bool, tell: Callable[[str], None]) -> Iterator[tuple[Path, Keeper]]:
     """The folder in which the run at an address works, and the observer that publishes it.
 
     Where the run goes on that was written by another machine, it is fetched first: recipe, records, models and
@@ -138,163 +157,123 @@ def published(address: str, *, resume: bool, tell: Tell) -> Iterator[tuple[Path,
     Args:
         address: of the run.
         resume: go on with what is there.
-        tell: is told what takes a while, and what was set aside.
+        tell: is told what takes a while.
 
     Raises:
-        RunError: there is a run and `resume` is False; another process is writing it.
-        DataError: a file of it is damaged; says which checkpoints are whole.
+        RunError: there is a run and `resume` is False; a process of this machine is writing it.
+        DataError: a file of it is damaged.
         StorageError: something else is there; the store does not answer. After the run: not all could be published.
     """
-    address = checked(address)
     store, folder, notes = Store(address), folder_for(address), list[str]()
-    tell(f"the run at {address} works in {folder}")
+    tell(f"the run at {store.address} works in {folder}")
     if in_use(folder):
-        raise RunError(f"another process is writing {folder}, for {address}", "wait for it, or use --out")
-    _check_free(store, resume=resume)
-    lock, note = Lock(store), read_note(folder)
-    lock.acquire(dead=str(note.get("lock", "")), tell=tell)
-    try:
-        _bring(store, folder, tell, notes)
-        claims.claim(folder, KIND, is_run)
-        write_note(folder, {**read_note(folder), "address": address, "lock": lock.id})
-        claims.check_links(folder, LINKS)
-        shutil.rmtree(folder / LINKS, ignore_errors=True)
-        publisher = Publisher(folder, store, lock, files_of)
-        publisher.begin()
-        WRITTEN_HERE[address] = folder
-        with _to_the_end(Keeper(publisher, notes)) as keeper:
-            yield folder, keeper
-    finally:
-        WRITTEN_HERE.pop(address, None)
-        lock.release()
-
-
-@contextmanager
-def _to_the_end(keeper: Keeper) -> Iterator[Keeper]:
-    """Publish the last state whatever ends the run."""
-    where = f"{keeper.publisher.folder} (for {keeper.publisher.store.address})"
-    try:
-        yield keeper
-    except BaseException:
-        try:
-            keeper.finish()
-        except PlumblineError as error:  # what stopped the run is what is said; this stands before it
-            print(f"not all of {where} was published: {error}", file=sys.stderr)  # noqa: T201
-        raise
-    try:
-        keeper.finish()
-    except StorageError as error:
-        raise StorageError(
-            f"the run is finished in {where}, and not all of it could be published: {error.cause}",
-            "the same command with --resume publishes it when the store answers; nothing is trained again",
-        ) from error
-
-
-def files_of(folder: Path) -> Iterator[Path]:
-    """The files of a run that are published, but for its checkpoints."""
-    with suppress(FileNotFoundError):
-        for top in sorted(folder.iterdir()):
-            if top.name in NOT_PUBLISHED or _passing(top.name):
-                continue
-            if top.is_file():
-                yield top
-            elif top.is_dir():
-                yield from _below(top)
-        yield from folder.glob(f"{CHECKPOINTS}/*/begin.json")
-        for model in sorted(folder.glob(f"{MODELS}/*/{CARD}")):  # whole ones
-            if not model.parent.name.startswith("."):
-                yield from _below(model.parent)
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not any(map(_passing, path.relative_to(folder).parts)):
-            yield path
-
-
-def _passing(name: str) -> bool:
-    """Whether a name is of what is being written, or of a lock on what is being built."""
-    return name.endswith(".tmp") or (name.startswith(".") and (name.endswith(".lock") or claims.UNFINISHED in name))
-
-
-def _check_free(store: Store, *, resume: bool) -> None:
-    """Refuse an address that holds a run, where none goes on, or anything that is no run's."""
-    there = {key.partition("/")[0] for key in store.sizes()}
-    if RUN in there and not resume:
+        raise RunError(f"another process is writing {folder}, for {store.address}", "wait for it, or use --out")
+    content = store.read(remote.RUN)
+    manifest = {} if content is None else parse_manifest(content, join(store.address, remote.RUN))
+    if manifest and not resume:
         raise RunError(
             f"{store.address} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
         )
-    if MARK not in there and (others := sorted(there - {KEY})):
+    if content is None and not (folder / NOTE).is_file() and (others := sorted(store.sizes())):
         raise StorageError(
-            f"{store.address} holds other files ({others[0]}); nothing there was touched",
+            f"{store.address} holds other files ({others[0].partition('/')[0]}); nothing there was touched",
             "give an address where nothing is yet",
         )
-    if MARK not in there:
-        store.write(MARK, b"run\n")
+    if manifest and _digest(content or b"") not in _seen(folder):
+        tell(f"fetching the run at {store.address}")
+        notes = _bring(store, manifest, folder)
+    claims.claim(folder, KIND, is_run)
+    _note(folder, store, content or EMPTY)
+    where = f"{folder} (for {store.address})"
+    WRITTEN_HERE[store.address] = folder
+    try:
+        keeper = Keeper(Publisher(folder, store), notes)
+        try:
+            yield folder, keeper
+        except BaseException:
+            try:
+                keeper.finish()
+            except PlumblineError as error:  # what stopped the run is what is said; this stands before it
+                print(f"not all of {where} was published: {error}", file=sys.stderr)  # noqa: T201
+            raise
+        try:
+            keeper.finish()
+        except StorageError as error:
+            raise StorageError(
+                f"the run is finished in {where}, and not all of it could be published: {error.cause}",
+                "the same command with --resume publishes it when the store answers; nothing is trained again",
+            ) from error
+    finally:
+        WRITTEN_HERE.pop(store.address, None)
 
 
-def _bring(store: Store, folder: Path, tell: Tell, notes: list[str]) -> None:
-    """Fetch the run into its folder, unless the folder is where it was last published from."""
-    manifest = read_manifest(store, RUN)
-    if manifest is None:
-        with clear_os_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        return
-    if manifest.digest in read_note(folder).get("seen", []):
-        return
+def files_of(folder: Path) -> Iterator[Path]:
+    """The files of a run that are published; checkpoints first, so that no record is older than they are."""
+    for pattern in ("begin.json", "step-*/*"):
+        yield from sorted(folder.glob(f"{remote.CHECKPOINTS}/*/{pattern}"))
+    for place in sorted(folder.iterdir()):
+        if place.name not in NOT_PUBLISHED:
+            yield from _whole(place)
+    for card in sorted(folder.glob(f"{remote.MODELS}/*/{CARD}")):
+        if not card.parent.name.startswith("."):
+            yield from _whole(card.parent)
+
+
+def _whole(place: Path) -> Iterator[Path]:
+    """A file or those in a folder, but for what is being written, and locks on what is being built."""
+    for path in [place] if place.is_file() else sorted(place.rglob("*")):
+        names = (place.name, *path.relative_to(place).parts)
+        passing = (
+            name.endswith(".tmp") or (name.startswith(".") and (name.endswith(".lock") or claims.UNFINISHED in name))
+            for name in names
+        )
+        if path.is_file() and not any(passing):
+            yield path
+
+
+def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
+    """Fetch a run in its folder's place; returns what there is to say about it."""
+    sizes, notes = store.sizes(), []
+    removed = {
+        found[0]
+        for path, entry in manifest.items()
+        if (found := remote.CHECKPOINT.match(path)) and not any(key.startswith(f"{found[0]}/") for key in sizes)
+    }
+    files = {path: entry for path, entry in manifest.items() if path.rpartition("/")[0] not in removed}
+    if removed:
+        notes.append(f"checkpoints that were removed at {store.address} were left out: {', '.join(sorted(removed))}")
     with clear_os_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+        beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
     try:
-        tell(f"fetching the run at {store.address}")
-        download(store, manifest.files, temporary)
-        _bring_checkpoints(store, manifest, temporary, notes)
-        write_note(temporary, {"address": store.address, "seen": [manifest.digest]})
+        remote.fetch(store, files, beside)
         with clear_os_errors(folder):
-            if folder.exists() and any(one.name != NOTE for one in folder.iterdir()):
+            if folder.exists() and any(path.name != NOTE for path in folder.iterdir()):
                 aside = next(
                     place
-                    for number in range(1, 1000)
+                    for number in itertools.count(1)
                     if not (place := folder.with_name(f"{folder.name}.aside-{number}")).exists()
                 )
                 folder.rename(aside)
                 notes.append(f"{folder} was not what {store.address} went on from: it is now {aside}")
-            elif folder.exists():
-                shutil.rmtree(folder)
-            temporary.rename(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            beside.rename(folder)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(beside, ignore_errors=True)
         raise
+    return notes
 
 
-def _bring_checkpoints(store: Store, manifest: Manifest, folder: Path, notes: list[str]) -> None:
-    """Fetch the checkpoints of stages that are not finished: the last must be whole, of the others those that are."""
-    for stage, keys in checkpoint_keys(store).items():
-        bad: dict[int, DataError] = {}
-        for step, key in sorted(keys.items(), reverse=True):
-            try:
-                found = read_manifest(store, key)
-                if found is not None:
-                    download(store, found.files, folder)
-            except DataError as error:
-                bad[step] = error
-                shutil.rmtree(folder / key.removesuffix(".json"), ignore_errors=True)  # what of it came before
-                continue
-            if max(keys) in bad:
-                break  # the nearest whole one, which is what is to be said
-        if not bad:
-            continue
-        if f"{MODELS}/{stage}/{CARD}" in manifest.files or max(keys) not in bad:
-            left_out = ", ".join(f"step {step}" for step in sorted(bad))
-            notes.append(f"damaged checkpoints of {stage} were left out: {left_out}")
-            continue
-        what = f"the checkpoint of {stage} at step {max(keys)}: {bad[max(keys)].cause}"
-        raise DamagedError(what, _way_back(store, keys, bad))
+def _note(folder: Path, store: Store, *manifests: bytes) -> None:
+    """Keep which manifests at the address this folder writes, or goes on from."""
+    write_json(folder / NOTE, {"address": store.address, "seen": [_digest(content) for content in manifests]})
 
 
-def _way_back(store: Store, keys: dict[int, str], bad: dict[int, DataError]) -> str:
-    whole = sorted(set(keys) - set(bad))
-    remove = ", ".join(join(store.address, keys[step]) for step in sorted(bad))
-    if whole:
-        return f"the nearest whole one is step {whole[-1]}: remove {remove}, and the same command goes on from there"
-    return f"no other checkpoint of this stage is whole: remove {remove}, and the same command begins the stage anew"
+def _seen(folder: Path) -> list[str]:
+    """Those manifests by their sha256."""
+    note = folder / NOTE
+    return list(read_object(note).get("seen", [])) if note.is_file() else []
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

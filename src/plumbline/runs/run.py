@@ -39,26 +39,19 @@ from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.recipe import Recipe, differences, load
 from plumbline.records import Evaluation
 from plumbline.runs import claims
-from plumbline.runs.cards import CARD
-from plumbline.runs.changes import allowed_changes
-from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
-from plumbline.runs.rows import KINDS, checker
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey, write_evaluation
+from plumbline.runs.lineage import allowed_changes
+from plumbline.runs.record import KINDS, STAGES, STOPPED, RunFolder, is_blank, recipe_file
 from plumbline.storage import (
-    JsonLines,
     clear_os_errors,
-    clear_read_errors,
     one_line,
     read_object,
     write_json,
     write_text,
 )
 
-STAGES = ("base", "sft", "rl")
-"""In the order of training."""
 QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"})
 """Kinds of events that are no warning."""
-STOPPED = "stopped"
-"""The status in the result of a run that a check or a watch rule stopped."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
@@ -100,7 +93,7 @@ class Keeps(Protocol):
 
 
 class Silent:
-    """A listener who does nothing with what it is told."""
+    """An observer who does nothing with what it is told."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """See `Listener`."""
@@ -108,13 +101,22 @@ class Silent:
     def event(self, kind: str, message: str) -> None:
         """See `Listener`."""
 
+    def stage(self, name: str, total: int, done: int) -> None:
+        """See `Observer`."""
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """See `Observer`."""
+
+    def close(self) -> None:
+        """See `Observer`."""
+
 
 RUN = claims.RUN
 RECORDS = (".building", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl")
 """What a task writes into its folder in a run's data, beside the `splits` and `files` that its manifest names."""
 WRITTEN = (
     *(".lock", claims.MARK, "recipe.yaml", "environment.json", "result.json", *(f"{name}.jsonl" for name in KINDS)),
-    *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard", ".remote"),
+    *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard"),
 )
 """What a run writes into its folder, or removes there, beside its data."""
 
@@ -124,31 +126,7 @@ def is_run(folder: Path) -> bool:
     return (folder / "recipe.yaml").is_file() and (folder / ".lock").is_file()
 
 
-def is_blank(folder: Path) -> bool:
-    """Whether nothing was trained or evaluated in a run's folder; oracle and controls cost nothing."""
-    began = any((folder / name).exists() for name in ("models", "checkpoints", "metrics.jsonl", "result.json"))
-    evaluated = [path for path in folder.glob("evaluations/*") if not path.name.startswith(f"{REFERENCE}.")]
-    return not began and not evaluated
-
-
-def in_use(folder: Path) -> bool:
-    """Whether a process is writing a run."""
-    try:
-        descriptor = os.open(folder / ".lock", os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(descriptor)
-    return False
-
-
-class Run:
+class Run(RunFolder):
     """An open run directory, locked against a second process.
 
     Example:
@@ -157,8 +135,8 @@ class Run:
     """
 
     def __init__(self, folder: Path, recipe: Recipe, observers: Sequence[Observer] = ()) -> None:
-        self.folder, self.recipe, self.observers = folder, recipe, tuple(observers)
-        self.files = {name: JsonLines(folder / f"{name}.jsonl", checker(name)) for name in KINDS}
+        super().__init__(folder)
+        self.recipe, self.observers = recipe, tuple(observers)
         self._lock: int | None = None
 
     @classmethod
@@ -167,7 +145,7 @@ class Run:
 
         A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is begun
         anew; with `resume` and the same recipe it keeps its records. Of a run that goes on, `recipe` may differ in a
-        few keys (see `changes`); they are recorded. What is finished keeps the recipe that it was made by.
+        few keys (see `lineage.allowed_changes`); they are recorded. What is finished keeps the recipe that made it.
 
         Raises:
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
@@ -204,9 +182,7 @@ class Run:
         Raises:
             RunError: it is no run directory.
         """
-        if not (folder / "recipe.yaml").is_file():
-            raise RunError(f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run")
-        return cls(folder, load(folder / "recipe.yaml", written=True))
+        return cls(folder, load(recipe_file(folder), written=True))
 
     def _is_same(self) -> bool:
         """Whether the folder was begun with this recipe: its records and the controls' evaluations then go on."""
@@ -357,10 +333,6 @@ class Run:
         """Whether an evaluation is recorded: a run that is resumed does not make it again."""
         return self.evaluation_file(key).is_file()
 
-    def evaluation_file(self, key: EvaluationKey) -> Path:
-        """Where an evaluation is."""
-        return self.folder / "evaluations" / f"{key}.json"
-
     def landmark(self) -> None:
         """Tell who copies the run that there is something new in its folder."""
         for observer in self.observers:
@@ -393,64 +365,6 @@ class Run:
             if name not in self.files or type(size) is not int or size < 0:
                 raise RunError(f"a checkpoint of {self.folder} does not say how long its records were", "remove it")
             self.files[name].truncate(size)
-
-    # -- reading -------------------------------------------------------------------------------------------------
-
-    def rows(self, stage: str) -> list[dict[str, Any]]:
-        """The metrics rows of a stage."""
-        return [row for row in self.files["metrics"].rows() if row.get("stage") == stage]
-
-    def replays(self, key: EvaluationKey) -> Path:
-        """Where the replayed episodes of an evaluation are."""
-        return self.folder / "replays" / str(key)
-
-    def evaluation_files(self) -> dict[EvaluationKey, Path]:
-        """The file of every evaluation, in the order of their names.
-
-        Raises:
-            DataError: the folder cannot be read, or a file in it has no evaluation's name.
-        """
-        folder = self.folder / "evaluations"
-        with clear_read_errors(folder):
-            try:  # not glob, to which a folder that cannot be read is an empty one
-                paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
-            except FileNotFoundError:
-                paths = []
-        return {EvaluationKey.parse(path.stem): path for path in paths}
-
-    def evaluations(self) -> dict[EvaluationKey, Evaluation]:
-        """Every evaluation, in the order of the file names.
-
-        Raises:
-            DataError: the folder cannot be read, or a file in it is no evaluation.
-        """
-        return {key: read_evaluation(path) for key, path in self.evaluation_files().items()}
-
-    def result(self) -> dict[str, Any] | None:
-        """The outcome, or None while the run is not finished."""
-        found = self._outcome()
-        return None if found.get("status") == STOPPED else found or None
-
-    def stopped(self) -> dict[str, Any] | None:
-        """Which check or watch rule stopped the run, where and why; None where none did, or it has gone on since."""
-        found = self._outcome()
-        return found if found.get("status") == STOPPED else None
-
-    def _outcome(self) -> dict[str, Any]:
-        path = self.folder / "result.json"
-        return read_object(path) if path.exists() else {}
-
-    def model(self, stage: str) -> Path:
-        """Where a stage's model is."""
-        return self.folder / "models" / stage
-
-    def is_done(self, stage: str) -> bool:
-        """Whether a stage is finished: its model is renamed into place whole, card included."""
-        return (self.model(stage) / CARD).is_file()
-
-    def checkpoints(self, stage: str) -> Path:
-        """Where a stage's checkpoints are."""
-        return self.folder / "checkpoints" / stage
 
 
 def environment() -> dict[str, Any]:

@@ -11,8 +11,9 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Tells, slowness
+from plumbline.runs.record import STAGES
 from plumbline.runs.remote import local_model
-from plumbline.runs.run import STAGES, Listener
+from plumbline.runs.run import Listener
 from plumbline.serve.batched import BatchedServed
 from plumbline.serve.constrained import Grammars
 from plumbline.serve.served import Served

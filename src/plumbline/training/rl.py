@@ -14,7 +14,7 @@ from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Group
-from plumbline.runs.changes import RATES
+from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source

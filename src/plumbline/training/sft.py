@@ -25,7 +25,7 @@ from plumbline.policies.policy import Demonstration, Policy
 from plumbline.policies.token_law import noises
 from plumbline.recipe import SftSection
 from plumbline.records import Example, Message
-from plumbline.runs.changes import RATES
+from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
 from plumbline.tasks.source import Source

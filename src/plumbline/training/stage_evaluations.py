@@ -11,8 +11,7 @@ from plumbline.evaluation.statistics import mean_interval
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
-from plumbline.runs.evaluations import BegunEvaluation, EvaluationKey, begun_file, read_evaluation
-from plumbline.runs.replays import INDEX, write_replays
+from plumbline.runs.evaluations import INDEX, BegunEvaluation, EvaluationKey, begun_file, read_evaluation, write_replays
 from plumbline.runs.run import Run
 from plumbline.seeds import derive
 from plumbline.tasks.source import Source

@@ -18,9 +18,9 @@ from plumbline.recipe import Recipe, load, parse
 from plumbline.reports.sweep_page import sweep_page
 from plumbline.runs import claims
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.live import LiveView
-from plumbline.runs.run import STAGES, Observer, Run, is_run
-from plumbline.runs.trackers import open_trackers
+from plumbline.runs.observers import LiveView, open_trackers
+from plumbline.runs.record import STAGES
+from plumbline.runs.run import Observer, Run, is_run
 from plumbline.storage import write_text
 from plumbline.training.pipeline import run_recipe
 

@@ -14,7 +14,7 @@ from plumbline.checks.diagnosis.evidence import Estimate, Evidence, Records, apa
 from plumbline.errors import IncomparableError, RunError
 from plumbline.recipe import load
 from plumbline.recipe.handoff import Branch, Change, Condition, DecideSection, Question
-from plumbline.runs.changes import same_but_seed
+from plumbline.runs.lineage import same_but_seed
 from plumbline.runs.run import Run
 
 

@@ -19,7 +19,8 @@ from plumbline.evaluation.statistics import Interval, pooled_interval
 from plumbline.recipe.handoff import Condition
 from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
-from plumbline.runs.run import STAGES, Run
+from plumbline.runs.record import STAGES
+from plumbline.runs.run import Run
 
 MEAN, SAMPLED, READING = "mean_reward", "sampled_mean_reward", "reading/"
 Measured = tuple[Mapping[str, float], ...]

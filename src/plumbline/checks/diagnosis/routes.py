@@ -29,8 +29,9 @@ from plumbline.evaluation.comparison import check_same
 from plumbline.evaluation.statistics import Interval, mean_interval, paired
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.record import STAGES
 from plumbline.runs.remote import portable
-from plumbline.runs.run import STAGES, Run
+from plumbline.runs.run import Run
 from plumbline.storage import SMALL, begins_with, read_text, write_text
 
 VERSION = 1

@@ -24,8 +24,9 @@ from plumbline.reports.findings import counted
 from plumbline.reports.view import View
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.record import STAGES
 from plumbline.runs.remote import local_model
-from plumbline.runs.run import STAGES, Listener, Run
+from plumbline.runs.run import Listener, Run
 from plumbline.storage import SMALL, read_bytes, read_object
 
 UNKNOWN = "unknown: look it up"

@@ -11,7 +11,7 @@ from plumbline.reports.dot_charts import Share, share_chart
 from plumbline.reports.escaping import clip, html
 from plumbline.reports.page import Section, facts, figure, folded, paragraph
 from plumbline.reports.view import View, name_of
-from plumbline.runs.changes import RATES
+from plumbline.runs.lineage import RATES
 
 MOST_EVENTS, LONGEST, RECIPE = 40, 400, 16_000
 

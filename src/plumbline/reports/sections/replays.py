@@ -11,7 +11,7 @@ from plumbline.reports.escaping import clip, html
 from plumbline.reports.page import Section, paragraph
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.reports.view import View, name_of
-from plumbline.runs.replays import Replay
+from plumbline.runs.evaluations import Replay
 
 HEADING = "Episodes, replayed"
 MOST_FRAMES, MOST_MISTAKES, LONGEST = 24, 30, 300

@@ -13,7 +13,7 @@ from plumbline.checks.diagnosis.live import Live, Look, know, message
 from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.checks.diagnosis.readers.rows import our_settings
 from plumbline.recipe.handoff import ChecksSection
-from plumbline.runs.trackers import alert
+from plumbline.runs.observers import alert
 
 _log = logging.getLogger("plumbline")
 TRACKERS = ("trackio", "wandb")

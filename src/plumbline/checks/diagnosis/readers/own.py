@@ -13,7 +13,7 @@ from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
 from plumbline.recipe import leaves
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
-from plumbline.runs.run import STAGES
+from plumbline.runs.record import STAGES
 from plumbline.storage import SMALL, JsonLines, clear_read_errors, read_text
 
 
