@@ -8,8 +8,7 @@ from environments.forms.tests.formfactory.layout import PAGES
 from plumbline_forms.executors.direct import DirectExecutor, Entry, encode
 from plumbline_forms.executors.executor import Case
 from plumbline_forms.executors.page import parse_page
-from plumbline_forms.formfactory.hosting import Hosted
-from plumbline_forms.formfactory.pages import local_page
+from plumbline_forms.formfactory.hosting import Hosted, Reply, local_page
 from plumbline_forms.plans.actions import Attach, Check, Plan, Select, Submit, Type
 from plumbline_forms.site.page import View
 from plumbline_forms.site.site import MAX_RECEIPTS, Site
@@ -179,8 +178,6 @@ class _Redirecting:
 
 
 def test_a_redirect_is_a_form_taken(task):
-    from plumbline_forms.formfactory.app import Reply
-
     view = View(task.forms["account-opening"])
     reply = Reply(302, "text/html", b"moved", {"fullName": ("A",)})
     taken = Hosted(_Redirecting(reply), {}).take(view, "", b"")
