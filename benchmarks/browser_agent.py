@@ -33,7 +33,7 @@ from plumbline.serve.app import application
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks import silent
 from plumbline.tasks.task import gold_of
-from plumbline_forms.agent.prompt import given_of
+from plumbline_forms.agent.scene import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
 from plumbline_forms.build import values_of, write_gold
 from plumbline_forms.driver.chromium import find_chromium

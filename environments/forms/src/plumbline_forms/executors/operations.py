@@ -22,8 +22,8 @@ from plumbline_forms.values import PICKED, TYPED
 # -- which control a label means --------------------------------------------------------------------------------------
 # Which control a label means: as a user would look for it, and never by a guess between two.
 #
-# In this order: the label as it is written, the label without punctuation and accents, the control's own name, and at
-# last all words of what was asked for among the words of exactly one label.
+# In this order: the label as it is written, the label without punctuation and accents, the control's own name, its
+# further names, and at last all words of what was asked for among the words of exactly one label.
 
 _WORDS = re.compile(r"[^\W_]+")
 RADIOS, BOXES, OPTION = "radio group", "box group", "option"
@@ -59,7 +59,7 @@ def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None =
     """
     index = _index(model)
     other: Target | None = None
-    for stage, key in zip(index.stages, (folded(label), loose(label), loose(label)), strict=True):
+    for stage, key in zip(index.stages, (folded(label), *[loose(label)] * 3), strict=True):
         found = stage.get(key, ()) if key else ()
         fitting = _nearest([target for target in found if target.kind in kinds], near)
         if len(fitting) == 1:
@@ -137,6 +137,7 @@ def _index(model: PageModel) -> _Index:
     exact: dict[str, list[Target]] = {}
     rough: dict[str, list[Target]] = {}
     names: dict[str, list[Target]] = {}
+    aliases: dict[str, list[Target]] = {}
     for target in targets:
         first = target.members[0]
         if target.kind == OPTION or (first.group if target.kind in {RADIOS, BOXES} else first.label):
@@ -144,7 +145,9 @@ def _index(model: PageModel) -> _Index:
             rough.setdefault(loose(target.label), []).append(target)
         if target.kind not in {OPTION, "button"}:
             names.setdefault(loose(first.name), []).append(target)
-    stages = tuple({key: tuple(found) for key, found in stage.items()} for stage in (exact, rough, names))
+            for alias in first.aliases:
+                aliases.setdefault(loose(alias), []).append(target)
+    stages = tuple({key: tuple(found) for key, found in stage.items()} for stage in (exact, rough, names, aliases))
     return _Index(targets, stages)
 
 
