@@ -21,7 +21,7 @@ from pathlib import Path
 from playwright.async_api import Page, async_playwright
 
 from plumbline_forms.driver.chromium import find_chromium
-from plumbline_forms.executors.browser.executor import BrowserExecutor
+from plumbline_forms.executors.browser import BrowserExecutor
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Case, Execution
 from plumbline_forms.plans.actions import Check, Plan, Select, Submit, Type

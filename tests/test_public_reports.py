@@ -171,7 +171,7 @@ def browsing(request):
         executor = DirectExecutor(Site(receiver))
     else:
         from plumbline_forms.driver.chromium import find_chromium, import_playwright
-        from plumbline_forms.executors.browser.executor import BrowserExecutor
+        from plumbline_forms.executors.browser import BrowserExecutor
 
         try:
             import_playwright()

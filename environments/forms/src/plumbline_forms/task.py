@@ -68,7 +68,7 @@ def open_executor(name: str, site: Site | None = None) -> Executor:
             from plumbline_forms.executors.direct import DirectExecutor
 
             return DirectExecutor(site)
-        from plumbline_forms.executors.browser.executor import BrowserExecutor
+        from plumbline_forms.executors.browser import BrowserExecutor
     except ImportError as error:
         extra = "forms" if name == "direct" else "browser"
         raise missing(f"the {name} executor", error, RecipeError, extra=extra) from error

@@ -12,7 +12,7 @@ from environments.forms.tests.small import small_form
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
 from plumbline_forms.driver.chromium import VARIABLE, find_chromium
-from plumbline_forms.executors.browser.executor import BrowserExecutor
+from plumbline_forms.executors.browser import BrowserExecutor
 from plumbline_forms.executors.executor import Case, Execution, Limits
 from plumbline_forms.plans.actions import Plan, Submit, Type
 from plumbline_forms.site.page import View

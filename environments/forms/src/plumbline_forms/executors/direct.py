@@ -14,7 +14,7 @@ from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.executor import OK, Attempt, Case, Execution, Limits
 from plumbline_forms.executors.operations import form_ahead, resolve
 from plumbline_forms.executors.page import URLENCODED, Control, FormOwner, PageModel, parse_page
-from plumbline_forms.plans.actions import Action, Done, Plan
+from plumbline_forms.plans.actions import Action, Plan
 from plumbline_forms.site.site import Site
 from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
 
@@ -330,12 +330,11 @@ class DirectExecutor:
         until, cut = time.monotonic() + self.limits.seconds, False
         try:
             session.load(session.base)
-            for place, action in enumerate(plan.actions):
-                if cut := len(attempts) >= self.limits.steps or time.monotonic() > until:
+            actions = plan.carried_out()
+            for place in range(len(actions)):
+                if cut := place >= self.limits.steps or time.monotonic() > until:
                     break
-                attempts.append(session.act(plan.actions[place:], case, self.limits))
-                if isinstance(action, Done):
-                    break
+                attempts.append(session.act(actions[place:], case, self.limits))
             receipts = self.site.receipts(session.episode)
         finally:
             self.site.close(session.episode)

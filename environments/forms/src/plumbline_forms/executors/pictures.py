@@ -7,9 +7,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from plumbline.records import Frame
 from plumbline_forms.driver.chromium import clear_breakdowns, frame, shortened
-from plumbline_forms.executors.browser import served
-from plumbline_forms.executors.browser.executor import BrowserExecutor
-from plumbline_forms.executors.browser.steps import Course
+from plumbline_forms.executors.browser import BrowserExecutor, Course, on_the_site
 from plumbline_forms.executors.direct import DirectExecutor, Visit
 from plumbline_forms.executors.executor import Attempt, Case, Limits
 from plumbline_forms.executors.page import Control, control_nodes
@@ -145,6 +143,6 @@ async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, 
         elif isinstance(action, _LOADS):
             await shoot(f"after {step}")
 
-    await served.carry_out(page, site, address, case, Course(plan, limits), watch)
+    await on_the_site(page, site, address, case, Course(plan, limits), watch)
     await shoot("the end")
     return shortened(frames)
