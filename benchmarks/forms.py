@@ -31,10 +31,10 @@ from plumbline_forms.site.site import Site
 from plumbline_forms.suite.catalogue import area, consent, date, email, number, radio, select, tel, text
 from plumbline_forms.suite.declaration import Form
 from plumbline_forms.suite.declaration import Page as FormPage
-from plumbline_forms.suite.drawing import whole
+from plumbline_forms.suite.drawing import drawn
 
 STATES = "AC|AL|AP|AM|BA|CE|DF|ES|GO|MA|MT|MS|MG|PA|PB|PR|PE|PI|RJ|RN|RS|RO|RR|SC|SP|SE|TO"
-ANY = whole(1, 2)  # the benchmark enters its own values
+ANY = drawn("whole", 1, 2)  # the benchmark enters its own values
 FORM = Form(
     name="cadastro",
     domain="benchmark",

@@ -24,9 +24,9 @@ from plumbline_forms.suite.catalogue import (
     url,
 )
 from plumbline_forms.suite.declaration import Form, InOrder, Page
-from plumbline_forms.suite.drawing import whole
+from plumbline_forms.suite.drawing import drawn
 
-ANY = whole(1, 2)
+ANY = drawn("whole", 1, 2)
 FILES = frozenset({"cv.pdf", "b.pdf", "photo.png"})
 
 

@@ -28,7 +28,7 @@ from plumbline_forms.suite.catalogue import (
     text,
 )
 from plumbline_forms.suite.declaration import Adds, Field, Form, InOrder, Kind, Multiplies, Page
-from plumbline_forms.suite.drawing import Drawing, ascii_of, whole
+from plumbline_forms.suite.drawing import Drawing, ascii_of, drawn
 
 NOISE = dict.fromkeys(
     ("labels", "dates", "options", "numbers", "stars", "prefilled", "newlines", "order", "asides"), 0.6
@@ -282,7 +282,7 @@ def declared(*fields, rules=()):
 
 
 def test_declarations_that_contradict_themselves_are_refused():
-    draw = whole(1, 9)
+    draw = drawn("whole", 1, 9)
     with pytest.raises(ValueError, match="unique"):
         declared(text("A", draw), text("A", draw, name="b"))
     with pytest.raises(ValueError, match="stand before"):

@@ -17,7 +17,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite.catalogue import slug
 from plumbline_forms.suite.declaration import CHOSEN, Condition, Draw, Field, Form, Kind, Language, Option, Page, Value
-from plumbline_forms.suite.drawing import Drawing, ascii_of, code, papers
+from plumbline_forms.suite.drawing import Drawing, ascii_of, drawn
 
 # -- coined words -----------------------------------------------------------------------------------------------------
 # Labels, choices and entries that no form has, put together from words.
@@ -104,7 +104,7 @@ class Coiner:
             one = self._with_choices(one, head)
         if one.kind == "file" and self.rng.random() < FILES:
             stem = ascii_of(self._pick(words["things"]))
-            one = replace(one, draw=papers(stem, *(one.accept or (".pdf", ".png")), count=3), multiple=True)
+            one = replace(one, draw=drawn("papers", stem, *(one.accept or (".pdf", ".png")), count=3), multiple=True)
         if one.kind in _ENTRIES and one.pattern is None and one.maxlength is None and self.rng.random() < ENTRIES:
             one = replace(one, draw=_ENTRIES[one.kind], placeholder="", hint="", minlength=None)
         if self.rng.random() >= COINED:
@@ -170,7 +170,7 @@ def _mail(drawing: Drawing) -> str:
 
 
 def _telephone(drawing: Drawing) -> Value:
-    return code(drawing.pick(_WORDS[drawing.language]["phones"]))(drawing)
+    return drawing.code(drawing.pick(_WORDS[drawing.language]["phones"]))
 
 
 def _address_on_the_web(drawing: Drawing) -> str:
