@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,12 +11,12 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.storage import read_text
-from plumbline_forms.build import HELD_OUT_FORMS, SEEN, SHARES, Suite, gold_plan, write_plan
+from plumbline_forms.build import HELD_OUT_FORMS, SEEN, Suite, deal, example_of
 from plumbline_forms.formfactory.checkout import ROWS, Checkout, Row, open_checkout, split_documents
 from plumbline_forms.formfactory.gold import Gold, read_gold
 from plumbline_forms.formfactory.hosting import FlaskApp, Hosted, import_app, local_page
 from plumbline_forms.options import FormsOptions
-from plumbline_forms.prompts import messages, values_text
+from plumbline_forms.prompts import values_text
 from plumbline_forms.site.page import View, render_page
 from plumbline_forms.suite.declaration import Draw, Field, Form, Page, Value
 
@@ -123,8 +123,9 @@ def _build(split: str, options: FormsOptions, forms: Sequence[Imported], digest:
     for one in forms:
         if (one.row.name in held_out) != (split == HELD_OUT_FORMS):
             continue
-        whole = options.splits == "test-only" or split == HELD_OUT_FORMS
-        chosen = one.usable if whole else deal(one.row, one.usable, options.seed)[split]
+        chosen = one.usable
+        if options.splits != "test-only" and split != HELD_OUT_FORMS:
+            chosen = deal(one.usable, generator(options.seed, "formfactory", "split", one.row.id))[split]
         examples += [_example(one, index, options, digest) for index in chosen]
     if not examples:
         raise DataError(f"the split {split} of the chosen forms is empty", "choose more forms in task.options.forms")
@@ -132,39 +133,18 @@ def _build(split: str, options: FormsOptions, forms: Sequence[Imported], digest:
     return [examples[index] for index in order]
 
 
-def deal(row: Row, indices: Sequence[int], seed: int) -> Mapping[str, Sequence[int]]:
-    """Deal a form's records to the splits: of 50 records 40, 5 and 5; of 40 records 32, 4 and 4."""
-    rest = [indices[int(place)] for place in generator(seed, "formfactory", "split", row.id).permutation(len(indices))]
-    dealt: dict[str, list[int]] = {}
-    for split, share in SHARES.items():
-        size = round(share * len(indices))
-        dealt[split], rest = rest[:size], rest[size:]
-    return {"train": rest, **dealt}
-
-
 def _example(one: Imported, index: int, options: FormsOptions, digest: str) -> Example:
-    gold, form = one.records[index], one.form
+    gold = one.records[index]
     given = values_text(gold.told)
     if options.surface == "document":  # which says nothing of the stubs, so they are named after it
         stubs = gold.told[len(gold.told) - len(gold.stubbed) :]
         given = one.documents[index] + (f"\n\n{values_text(stubs)}" if stubs else "")
-    full = options.instructions == "full"
-    return Example(
-        id=f"{one.row.id}-{index:03d}",
-        messages=messages(form, given, surface=options.surface, plan=options.plan, full=full),
-        gold=write_plan(gold_plan(View(form), gold.values, options), form, options.plan),
-        reference={
-            "form": form.name,
-            "index": index,
-            "values": {name: list(value) if isinstance(value, tuple) else value for name, value in gold.values.items()},
-            "prefilled": {},
-            "stars": False,
-            "levels": gold.levels,
-            "unfillable": gold.unfillable,
-            "unplaced": gold.unplaced,
-            "stubbed": gold.stubbed,
-            "ported": bool(one.row.config),
-            "checkout": digest,
-        },
-        stratum=form.name,
-    )
+    more = {
+        "levels": gold.levels,
+        "unfillable": gold.unfillable,
+        "unplaced": gold.unplaced,
+        "stubbed": gold.stubbed,
+        "ported": bool(one.row.config),
+        "checkout": digest,
+    }
+    return example_of(f"{one.row.id}-{index:03d}", View(one.form), gold.values, given, index, options, more)

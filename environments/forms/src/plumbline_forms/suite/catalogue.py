@@ -15,6 +15,7 @@ as red, dark_blue) or "r=Red|b=Dark blue", `shown_if` "device=own_laptop|thin_cl
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite import declaration
-from plumbline_forms.suite.declaration import Condition, Field, Form, Option, Page, Value
+from plumbline_forms.suite.declaration import Condition, Field, Form, Option, Page, Rule, Value
 from plumbline_forms.suite.drawing import Drawing, drawn
 
 # -- constructors of fields -------------------------------------------------------------------------------------------
@@ -95,12 +96,6 @@ DOMAINS = ("academic", "business", "creative", "technology", "finance", "health"
 HELD_OUT = ("thesis-defence", "trade-show-booth", "palco-do-festival", "mortgage-precheck", "device-return")
 """Five forms of five domains, one a wizard and one in Portuguese, of which training never sees a record."""
 
-_RULES: Mapping[str, Callable[[list[str]], declaration.Rule]] = {
-    "in_order": lambda names: declaration.InOrder(*names),
-    "adds": lambda names: declaration.Adds(tuple(names[:-1]), names[-1]),
-    "multiplies": lambda names: declaration.Multiplies((names[0], names[1]), *names[2:]),
-}
-
 
 def read_form(domain: str, name: str, written: Mapping[str, Any]) -> Form:
     """The form that a file declares.
@@ -112,7 +107,7 @@ def read_form(domain: str, name: str, written: Mapping[str, Any]) -> Form:
         Page(tuple(_field(name, dict(one)) for one in page["fields"]), page.get("title", ""))
         for page in written["pages"]
     ]
-    rules = [_RULES[kind](names) for kind, *names in (rule.split() for rule in written.get("rules", ()))]
+    rules = [Rule(kind, tuple(names)) for kind, *names in map(str.split, written.get("rules", ()))]
     lists = {"pages": tuple(pages), "rules": tuple(rules), "asides": tuple(written.get("asides", ()))}
     return Form(name=name, domain=domain, **{**written, **lists})
 
@@ -223,14 +218,5 @@ def narrow(form: Form, most: int) -> Form:
     for page in form.pages:
         fields = tuple(one for one in page.fields if one.name in kept)
         if any(one.kind != "hidden" for one in fields):
-            pages.append(type(page)(fields, page.title))
-    return Form(
-        name=form.name,
-        domain=form.domain,
-        title=form.title,
-        pages=tuple(pages),
-        button=form.button,
-        rules=tuple(rule for rule in form.rules if set(rule.names()) <= kept),
-        language=form.language,
-        asides=form.asides,
-    )
+            pages.append(Page(fields, page.title))
+    return replace(form, pages=tuple(pages), rules=tuple(rule for rule in form.rules if set(rule.names) <= kept))

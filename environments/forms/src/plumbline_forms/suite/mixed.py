@@ -340,7 +340,7 @@ def _stands_alone(one: Field, form: Form) -> bool:
     """Whether a field can be entered without the others of its form: no value of theirs decides its own."""
     if one.draw is None or one.shown_if is not None or one.named_by == "name":
         return False
-    if any(one.name == rule.names()[-1] for rule in form.rules):
+    if any(one.name == rule.names[-1] for rule in form.rules):
         return False
     try:
         one.draw(Drawing(generator(0, "forms", "alone", one.name), form.language, now=one))
