@@ -111,21 +111,21 @@ def memory_of(history: str) -> Memory | None:
 
 @dataclass(slots=True)
 class _Course:
-    """What the planner said, and what was found out about it since."""
+    """What the planner said of a page, and what was found out about it since."""
 
-    id: str
-    chat: Sequence[Message]
-    answer: str
-    plan: Plan
     start: str
     """The form's address."""
-    attempt: int
-    pages: int
     lines: frozenset[str]
-    """Texts of the page when it was planned: what comes later is what the page says to the plan."""
+    """Texts of the page when it was planned first: what comes later is what the page says to the plan."""
     prefilled: bool
-    finish: str
-    planner: Mapping[str, Any]
+    pages: int
+    attempt: int = 0
+    id: str = ""
+    chat: Sequence[Message] = ()
+    answer: str = ""
+    plan: Plan = Plan(())  # noqa: RUF009 - it cannot be changed
+    finish: str = ""
+    planner: Mapping[str, Any] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     """By the number of an action why it came to nothing."""
     used: float = 0.0
@@ -189,7 +189,7 @@ class AgentServed(Served):
                 return _on_the_way(scene)
             if only_done:
                 return _done(None, 1, scene, received=False)
-            course = await self._ask(scene, self._prompt(scene), asked, None)
+            course = await self._ask(scene, asked, 1)
             if memory is not None and memory.total == len(course.plan.actions):
                 begin = memory.next  # the plan was lost with a restart, and the planner said the same again
             memory = None
@@ -208,29 +208,30 @@ class AgentServed(Served):
             further = course.attempt < self.planning.attempts if refused or not sent else course.pages < _MOST_PAGES
             if only_done or not further:
                 return _done(course, begin, scene, received=False)
-            course = await self._next(course, scene, asked, is_page=sent and not refused)
+            if sent and not refused:
+                course = await self._ask(scene, asked, course.pages + 1)
+            else:
+                course = await self._ask(scene, asked, course.pages, course)
             begin, memory = 1, None
-
-    async def _next(self, course: _Course, scene: Scene, asked: Asked, *, is_page: bool) -> _Course:
-        """Ask for the page that came, or once more for the one that did not take the plan."""
-        if is_page:
-            return await self._ask(
-                scene, self._prompt(scene), asked, replace(course, attempt=0, pages=course.pages + 1)
-            )
-        reasons = [course.failed.get(number, "") for number in range(1, len(course.plan.actions) + 1)]
-        further = further_prompt(scene, reasons, course.lines, prefilled=course.prefilled)
-        chat = [*course.chat, Message(role="assistant", content=course.answer), further]
-        return await self._ask(scene, chat, asked, course)
 
     def _prompt(self, scene: Scene) -> list[Message]:
         given, surface = given_of(scene.task)
         return prompt(form_of(scene), given, surface=surface, plan=self.planning.plan, full=self.planning.full)
 
-    async def _ask(self, scene: Scene, chat: list[Message], asked: Asked, before: _Course | None) -> _Course:
-        """Ask the planner, and keep what it says under a new id."""
-        attempt = before.attempt + 1 if before else 1
+    async def _ask(self, scene: Scene, asked: Asked, page: int, before: _Course | None = None) -> _Course:
+        """Ask the planner for this page, or once more for one that did not take the plan before.
+
+        What it says is kept under a new id.
+        """
+        if before is None:
+            prefilled = any(one.value for one in scene.page.controls if one.is_typed)
+            before, chat = _Course(scene.url, frozenset(scene.lines), prefilled, page), self._prompt(scene)
+        else:
+            reasons = [before.failed.get(number, "") for number in range(1, len(before.plan.actions) + 1)]
+            further = further_prompt(scene, reasons, before.lines, prefilled=before.prefilled)
+            chat = [*before.chat, Message(role="assistant", content=before.answer), further]
+        attempt = before.attempt + 1
         request = Request((*asked.request.key, "plan", attempt), chat, asked.request.sampling)
-        again = before if before and attempt > 1 else None
         # Its answers end where they did in training, and not where the agent's own would be cut off.
         said = None if asked.said is None else {key: value for key, value in asked.said.items() if key != "max_tokens"}
         text, last = "", Piece()
@@ -238,22 +239,11 @@ class AgentServed(Served):
         async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], pieces)) as coming:
             async for last in coming:
                 text += last.text
-        plan = read_plan(text, elements_of(form_of(scene)))
-        course = _Course(
-            id=secrets.token_hex(6),
-            chat=chat,
-            answer=text,
-            plan=plan,
-            start=again.start if again else scene.url,
-            attempt=attempt,
-            pages=before.pages if before else 1,
-            lines=again.lines if again else frozenset(scene.lines),
-            prefilled=again.prefilled if again else any(one.value for one in scene.page.controls if one.is_typed),
-            finish=str(last.finish),
-            planner=last.facts,
-        )
-        self._courses[course.id] = course
-        return self._course(course.id) or course
+        plan, key = read_plan(text, elements_of(form_of(scene))), secrets.token_hex(6)
+        told = {"id": key, "chat": chat, "answer": text, "plan": plan, "finish": str(last.finish)}
+        course = replace(before, **told, attempt=attempt, planner=last.facts, failed={})
+        self._courses[key] = course
+        return self._course(key) or course
 
     def _course(self, key: str) -> _Course | None:
         """What is kept under a key; what was not used for long, and what is too much, is forgotten."""
@@ -273,15 +263,21 @@ class AgentServed(Served):
     ) -> _Step | None:
         """The next actions of a plan, as many as the agent takes; None where none is left that can be carried out."""
         actions, most = course.plan.actions, scene.most_actions
+
+        def step(acts: Sequence[Act], following: int, *, prepared: bool = False, looked: int = 0) -> _Step:
+            there = Memory(course.id, tuple(sent), len(actions), following, _page(scene), prepared, looked)
+            goal = "Fill in the form." if following <= len(actions) else "See whether the form was received."
+            return _Step(acts, there.text(), goal, _facts(course, following, scene))
+
+        acts: list[Act] = []
+        sent: list[tuple[int, ...]] = []
         was_loaded = memory is not None and memory.prepared
         if begin == 1 and course.attempt > 1 and not was_loaded and not isinstance(actions[0], Navigate):
             # A further attempt is asked for with the words that the form is as it was at first.
-            return _written(course, [_load(course)], [], 1, scene, prepared=True)
+            return step([_load(course)], 1, prepared=True)
         is_head = memory is not None and memory.next == begin
         prepared = is_head and memory is not None and memory.prepared
         looked = memory.looked if is_head and memory is not None else 0
-        acts: list[Act] = []
-        sent: list[tuple[int, ...]] = []
         number, prepares = begin, False
         while number <= len(actions) and len(acts) < most and not isinstance(actions[number - 1], Done):
             if isinstance(action := actions[number - 1], Navigate):
@@ -292,7 +288,7 @@ class AgentServed(Served):
                 if acted.status == "not found" and acts:
                     break  # it may come to be shown by what is done now
                 if acted.status == "not found" and (look := _look(scene, offered, looked if number == begin else 0)):
-                    return _written(course, [look[0]], [], number, scene, looked=look[1])
+                    return step([look[0]], number, looked=look[1])
                 course.failed[number] = acted.reason
                 number += 1
                 continue
@@ -302,24 +298,7 @@ class AgentServed(Served):
             number, prepares = number + acted.taken, acted.prepares
             if acted.ends:
                 break
-        return _written(course, acts, sent, number, scene, prepared=prepares) if acts else None
-
-
-def _written(
-    course: _Course,
-    acts: Sequence[Act],
-    sent: Sequence[tuple[int, ...]],
-    number: int,
-    scene: Scene,
-    *,
-    prepared: bool = False,
-    looked: int = 0,
-) -> _Step:
-    """An answer, with the memory that the next one goes by."""
-    total = len(course.plan.actions)
-    memory = Memory(course.id, tuple(sent), total, number, _page(scene), prepared=prepared, looked=looked).text()
-    goal = "Fill in the form." if number <= total else "See whether the form was received."
-    return _Step(acts, memory, goal, _facts(course, number, scene))
+        return step(acts, number, prepared=prepares) if acts else None
 
 
 # -- what became of the last step --------------------------------------------------------------------------------
