@@ -23,7 +23,7 @@ from plumbline.errors import RecipeError
 from plumbline.records import Message
 from plumbline_forms.agent.scene import INCOMPLETE, LISTS, Scene
 from plumbline_forms.executors import operations as does
-from plumbline_forms.executors.executor import Attempt, Limits
+from plumbline_forms.executors.executor import Attempt
 from plumbline_forms.executors.operations import Operation, Target, find, resolve
 from plumbline_forms.executors.page import Control
 from plumbline_forms.plans.actions import Action, Attach, Click, Select, Submit
@@ -124,7 +124,7 @@ def act_on(
 
 def _resolved(action: Action, scene: Scene) -> Operation | Attempt:
     """What an action comes to; of a list that the agent shows in part, its own action looks the option up."""
-    found = resolve(action, scene.page, "/", frozenset(scene.files), Limits())
+    found = resolve(action, scene.page, "/", frozenset(scene.files))
     if isinstance(action, Select) and isinstance(found, Attempt) and found.status == "not found":
         target = find(scene.page, action.label, LISTS)
         if isinstance(target, Target) and target.kind in LISTS and INCOMPLETE in target.members[0].attributes:

@@ -240,8 +240,8 @@ class AgentServed(Served):
             async for last in coming:
                 text += last.text
         plan, key = read_plan(text, elements_of(form_of(scene))), secrets.token_hex(6)
-        told = {"id": key, "chat": chat, "answer": text, "plan": plan, "finish": str(last.finish)}
-        course = replace(before, **told, attempt=attempt, planner=last.facts, failed={})
+        course = replace(before, id=key, chat=chat, answer=text, plan=plan, attempt=attempt, failed={})
+        course.finish, course.planner = str(last.finish), last.facts
         self._courses[key] = course
         return self._course(key) or course
 

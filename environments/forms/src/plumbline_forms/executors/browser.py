@@ -20,7 +20,7 @@ from plumbline.records import Failure
 from plumbline_forms.driver.pool import GRACE, Pool, Seat, within
 from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.direct import Entry, Tab, stub
-from plumbline_forms.executors.executor import Attempt, Case, Execution, Limits
+from plumbline_forms.executors.executor import SECONDS, STEPS, Attempt, Case, Execution
 from plumbline_forms.executors.operations import Operation, form_ahead, resolve
 from plumbline_forms.executors.page import Control, FormOwner, PageModel, parse_page
 from plumbline_forms.plans.actions import Action, Plan
@@ -39,10 +39,9 @@ T = TypeVar("T")
 class Course:
     """A plan under way."""
 
-    def __init__(self, plan: Plan, limits: Limits) -> None:
-        self.limits = limits
-        self.actions = plan.carried_out(limits.steps)
-        self.is_long = len(plan.carried_out()) > limits.steps
+    def __init__(self, plan: Plan) -> None:
+        actions = plan.carried_out()
+        self.actions, self.is_long = actions[:STEPS], len(actions) > STEPS
         self.attempts: list[Attempt] = []
         self.cut = False
 
@@ -97,7 +96,6 @@ def stretch(
     actions: Sequence[Action],
     model: PageModel,
     case: Case,
-    limits: Limits,
     last: Control | None = None,
     *,
     pauses: bool = False,
@@ -108,7 +106,6 @@ def stretch(
         actions: the rest of a plan.
         model: of the page that is open.
         case: the form.
-        limits: of the plan.
         last: the control that the plan named last.
         pauses: whether a button that may change the page ends the stretch.
     """
@@ -116,7 +113,7 @@ def stretch(
     steps: list[Step] = []
     for place, action in enumerate(actions):
         near = form_ahead(actions[place:], model, last)
-        found = resolve(action, model, case.view.form.path, case.files, limits, near)
+        found = resolve(action, model, case.view.form.path, case.files, near)
         if isinstance(found, does.Go):
             return Stretch((*settled, Attempt("ok")), tuple(steps), found)
         if isinstance(found, Attempt):
@@ -162,13 +159,13 @@ def step_of(operation: Operation, model: PageModel) -> Step:
 _GROUP = "([pages, jobs, ms]) => jobs.map(([page, steps]) => plumblineHand.onNewPage(pages[page], steps, ms))"
 
 
-async def in_page(page: "Page", site: Site, case: Case, plans: Sequence[Plan], limits: Limits) -> list[Execution]:
+async def in_page(page: "Page", site: Site, case: Case, plans: Sequence[Plan], seconds: float) -> list[Execution]:
     """Carry out plans, each in an episode of its own.
 
     Raises:
         playwright.async_api.Error: the browser broke down.
     """
-    visits = [(Tab(site, case), Course(plan, limits)) for plan in plans]
+    visits = [(Tab(site, case), Course(plan)) for plan in plans]
     try:
         for tab, _ in visits:
             tab.load(tab.base)
@@ -177,7 +174,7 @@ async def in_page(page: "Page", site: Site, case: Case, plans: Sequence[Plan], l
             pages: dict[bytes, int] = {}
             jobs: list[Any] = [[pages.setdefault(tab.html, len(pages)), part.steps] for tab, _, part in waiting]
             texts = [html.decode("utf-8", "replace") for html in pages]
-            results = await page.evaluate(_GROUP, [texts, jobs, 1000 * limits.seconds])
+            results = await page.evaluate(_GROUP, [texts, jobs, 1000 * seconds])
             for visit, result in zip(waiting, results, strict=True):
                 _go_on(*visit, result)
         return [
@@ -192,7 +189,7 @@ async def in_page(page: "Page", site: Site, case: Case, plans: Sequence[Plan], l
 def _next(tab: Tab, course: Course, case: Case) -> Stretch | None:
     """The next stretch that needs a browser; those before it that need none are settled here."""
     while rest := course.rest:
-        part = stretch(rest, parse_page(tab.html), case, course.limits)
+        part = stretch(rest, parse_page(tab.html), case)
         if part.steps:
             return part
         _go_on(tab, course, part, {"attempts": (), "send": False, "cut": False})
@@ -221,7 +218,7 @@ Watch = Callable[[int, Action, Attempt | None], Awaitable[None]]
 
 
 async def on_the_site(
-    page: "Page", site: Site, address: str, case: Case, course: Course, watch: Watch | None = None
+    page: "Page", site: Site, address: str, case: Case, course: Course, seconds: float, watch: Watch | None = None
 ) -> Execution:
     """Carry out a plan in an episode of its own.
 
@@ -231,12 +228,13 @@ async def on_the_site(
         address: where.
         case: the form.
         course: what to do there, from its first action on.
+        seconds: that it may take.
         watch: for those who look on; the actions are then carried out one at a time.
 
     Raises:
         playwright.async_api.Error: the browser broke down, or the site does not answer.
     """
-    until = time.monotonic() + course.limits.seconds
+    until = time.monotonic() + seconds
     episode = site.open(case.view)
 
     async def load(url: str) -> None:
@@ -255,7 +253,7 @@ async def on_the_site(
             if watch is not None:
                 rest = rest[:1]
                 await watch(len(course.attempts) + 1, rest[0], None)
-            found = stretch(rest, model, case, course.limits, last, pauses=True)
+            found = stretch(rest, model, case, last, pauses=True)
             last = found.last
             result: dict[str, Any] = {"attempts": [], "send": False, "cut": False}
             if found.steps:
@@ -319,7 +317,7 @@ class BrowserExecutor(Pool):
     def __init__(
         self,
         site: Site | None = None,
-        limits: Limits | None = None,
+        seconds: float = SECONDS,
         *,
         navigates: bool = True,
         pages: int = PAGES,
@@ -329,7 +327,7 @@ class BrowserExecutor(Pool):
 
         Args:
             site: where the forms are.
-            limits: of every plan.
+            seconds: of every plan.
             navigates: whether pages are served and requests sent by the browser, or pages are written into one
                 (see the module).
             pages: open at once.
@@ -342,7 +340,7 @@ class BrowserExecutor(Pool):
         hand = (files(__package__) / "hand.js").read_text(encoding="utf-8")
         self.script = f"window.plumblineHand = {hand};"
         self.site = site if site is not None else Site()
-        self.limits = limits if limits is not None else Limits()
+        self.seconds = seconds
         self._navigates, self._served = navigates, ExitStack()
 
     def begin(self) -> None:
@@ -372,7 +370,9 @@ class BrowserExecutor(Pool):
             return await self.twice(lambda: self._on_a_page(lambda seat: self._served_plan(seat, case, plan), 1))
 
         async def together(some: Sequence[Plan]) -> list[Execution]:
-            return await self._on_a_page(lambda seat: in_page(seat.page, self.site, case, some, self.limits), len(some))
+            return await self._on_a_page(
+                lambda seat: in_page(seat.page, self.site, case, some, self.seconds), len(some)
+            )
 
         if self.address is not None:
             return list(await asyncio.gather(*map(alone, plans)))
@@ -385,11 +385,11 @@ class BrowserExecutor(Pool):
 
     async def _served_plan(self, seat: Seat, case: Case, plan: Plan) -> Execution:
         seat.notes.clear()
-        done = await on_the_site(seat.page, self.site, self.address or "", case, Course(plan, self.limits))
+        done = await on_the_site(seat.page, self.site, self.address or "", case, Course(plan), self.seconds)
         return replace(done, notes=tuple(seat.notes[:_NOTES]))
 
     async def _on_a_page(self, work: Callable[[Seat], Coroutine[None, None, T]], plans: int) -> T:
-        return await self.on_a_seat(lambda seat: within(plans * self.limits.seconds + GRACE, work(seat)), plans)
+        return await self.on_a_seat(lambda seat: within(plans * self.seconds + GRACE, work(seat)), plans)
 
     async def new_seat(self, browser: "Browser") -> Seat:
         """See `Pool.new_seat`; nothing is downloaded, and no other window stays open."""

@@ -11,7 +11,7 @@ from urllib.parse import quote_plus, urljoin, urlsplit
 
 from plumbline.records import Failure
 from plumbline_forms.executors import operations as does
-from plumbline_forms.executors.executor import OK, Attempt, Case, Execution, Limits
+from plumbline_forms.executors.executor import OK, SECONDS, STEPS, Attempt, Case, Execution
 from plumbline_forms.executors.operations import form_ahead, resolve
 from plumbline_forms.executors.page import URLENCODED, Control, FormOwner, PageModel, parse_page
 from plumbline_forms.plans.actions import Action, Plan
@@ -309,9 +309,9 @@ class DirectExecutor:
     name = "direct"
     at_once = 1
 
-    def __init__(self, site: Site | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, site: Site | None = None, seconds: float = SECONDS) -> None:
         self.site = site if site is not None else Site()
-        self.limits = limits if limits is not None else Limits()
+        self.seconds = seconds
 
     def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """See `Executor.run`."""
@@ -327,14 +327,14 @@ class DirectExecutor:
     def _carried_out(self, case: Case, plan: Plan) -> tuple[Execution, list[tuple[bytes, Visit]]]:
         session = _Session(self.site, case)
         attempts: list[Attempt] = []
-        until, cut = time.monotonic() + self.limits.seconds, False
+        until, cut = time.monotonic() + self.seconds, False
         try:
             session.load(session.base)
             actions = plan.carried_out()
             for place in range(len(actions)):
-                if cut := place >= self.limits.steps or time.monotonic() > until:
+                if cut := place >= STEPS or time.monotonic() > until:
                     break
-                attempts.append(session.act(actions[place:], case, self.limits))
+                attempts.append(session.act(actions[place:], case))
             receipts = self.site.receipts(session.episode)
         finally:
             self.site.close(session.episode)
@@ -355,11 +355,11 @@ class _Session(Tab):
         self.named: Control | None = None
         self.visits.append((self.html, self.visit))
 
-    def act(self, actions: Sequence[Action], case: Case, limits: Limits) -> Attempt:
+    def act(self, actions: Sequence[Action], case: Case) -> Attempt:
         """Carry out the first of the actions that are left."""
         model = self.visit.model
         near = form_ahead(actions, model, self.named)
-        found = resolve(actions[0], model, case.view.form.path, case.files, limits, near)
+        found = resolve(actions[0], model, case.view.form.path, case.files, near)
         self.named = getattr(found, "control", self.named)
         match found:
             case does.Send(button):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from plumbline_forms.executors.executor import OK, Attempt, Limits
+from plumbline_forms.executors.executor import OK, VALUE, Attempt
 from plumbline_forms.executors.page import Control, PageModel
 from plumbline_forms.plans import actions as plan
 from plumbline_forms.plans.actions import Action
@@ -229,7 +229,7 @@ Operation = Enter | Choose | Tick | Put | Touch | Send | Push | Return | Go
 
 
 def resolve(
-    action: Action, model: PageModel, path: str, files: frozenset[str], limits: Limits, near: int | None = None
+    action: Action, model: PageModel, path: str, files: frozenset[str], near: int | None = None
 ) -> Operation | Attempt:
     """What an action comes to on a page.
 
@@ -238,7 +238,6 @@ def resolve(
         model: of the page that is open.
         path: the form's address without the episode (`Form.path`).
         files: names of the files that there are.
-        limits: of a plan.
         near: the form that a plan is at (`form_ahead`).
 
     Returns:
@@ -246,7 +245,7 @@ def resolve(
     """
     match action:
         case plan.Type():
-            return _type(action, model, limits, near)
+            return _type(action, model, near)
         case plan.Select(label, option):
             target = _target(model, label, _CHOSEN, near)
             return target if isinstance(target, Attempt) else _choose(target, option, on=True)
@@ -299,14 +298,14 @@ def _target(model: PageModel, label: str, kinds: frozenset[str], near: int | Non
     return Attempt("not found", found) if isinstance(found, str) else found
 
 
-def _type(action: plan.Type, model: PageModel, limits: Limits, near: int | None) -> Operation | Attempt:
+def _type(action: plan.Type, model: PageModel, near: int | None) -> Operation | Attempt:
     target = _target(model, action.label, _TYPED, near)
     if isinstance(target, Attempt):
         return target
     control = target.members[0]
     if target.kind not in _TYPED:
         return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it")
-    if len(action.text) > limits.value:
+    if len(action.text) > VALUE:
         return Attempt("refused", f"a text of {len(action.text)} characters is too long")
     if "readonly" in control.attributes:
         return Attempt("refused", f"{target.label!r} cannot be changed")

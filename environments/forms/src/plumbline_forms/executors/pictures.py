@@ -9,7 +9,7 @@ from plumbline.records import Frame
 from plumbline_forms.driver.chromium import clear_breakdowns, frame, shortened
 from plumbline_forms.executors.browser import BrowserExecutor, Course, on_the_site
 from plumbline_forms.executors.direct import DirectExecutor, Visit
-from plumbline_forms.executors.executor import Attempt, Case, Limits
+from plumbline_forms.executors.executor import Attempt, Case
 from plumbline_forms.executors.page import Control, control_nodes
 from plumbline_forms.plans.actions import Action, Navigate, Plan, Press, Submit
 from plumbline_forms.plans.writer import write_step
@@ -117,15 +117,15 @@ def film(case: Case, plan: Plan, site: Site | None = None) -> list[Frame]:
         RecipeError: Playwright or a Chromium is missing.
         PlumblineError: the browser broke down.
     """
-    executor = BrowserExecutor(site, Limits(seconds=60), pages=1)
+    executor = BrowserExecutor(site, 60, pages=1)
     try:
         with clear_breakdowns(executor.broken):
-            return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.limits))
+            return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.seconds))
     finally:
         executor.close()
 
 
-async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, limits: Limits) -> list[Frame]:
+async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, seconds: float) -> list[Frame]:
     frames: list[Frame] = []
     await page.set_viewport_size(_SIZE)
 
@@ -143,6 +143,6 @@ async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, 
         elif isinstance(action, _LOADS):
             await shoot(f"after {step}")
 
-    await on_the_site(page, site, address, case, Course(plan, limits), watch)
+    await on_the_site(page, site, address, case, Course(plan), seconds, watch)
     await shoot("the end")
     return shortened(frames)

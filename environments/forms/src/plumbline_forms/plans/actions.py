@@ -108,10 +108,10 @@ class Plan:
     idle: int = 0
     """Steps or actions that were understood and change nothing on a page: "wait", "leave it empty", a screenshot."""
 
-    def carried_out(self, most: int | None = None) -> tuple[Action, ...]:
-        """The actions up to the one that stops the plan, and no more than so many."""
+    def carried_out(self) -> tuple[Action, ...]:
+        """The actions up to the one that stops the plan."""
         end = next((number for number, one in enumerate(self.actions, 1) if isinstance(one, Done)), None)
-        return self.actions[:end][:most]
+        return self.actions[:end]
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------
