@@ -58,8 +58,8 @@ def _page(html: bytes, visit: Visit) -> str:
     for place, part in enumerate(tree.css("fieldset[data-shown-if]")):
         for name in ("hidden", "disabled"):
             _mark(part, name, on=not visit.shows(place))
-    for node, control in zip(control_nodes(tree), visit.model.controls, strict=True):
-        _put(node, control, visit)
+    for node, control in zip(control_nodes(tree), visit.now, strict=True):
+        _put(node, control)
     if tree.body is None:
         return ""
     for node in tree.body.css("*"):
@@ -68,23 +68,22 @@ def _page(html: bytes, visit: Visit) -> str:
     return "".join(child.html or "" for child in tree.body.iter(include_text=True))
 
 
-def _put(node: LexborNode, control: Control, visit: Visit) -> None:
+def _put(node: LexborNode, control: Control) -> None:
     """Write what a control holds into its element, as its default."""
     if control.kind in {"checkbox", "radio"}:
-        _mark(node, "checked", on=control.index in visit.ticked)
+        _mark(node, "checked", on=control.checked)
     elif control.kind in {"select", "multiselect"}:
-        chosen = visit.chosen.get(control.index, control.chosen)
         for place, option in enumerate(node.css("option")):
-            _mark(option, "selected", on=place in chosen)
+            _mark(option, "selected", on=place in control.chosen)
     elif control.kind == "file":
-        if names := visit.attached.get(control.index):
-            node.insert_after(" " + ", ".join(names))
+        if control.files:
+            node.insert_after(" " + ", ".join(control.files))
     elif control.kind == "textarea":
         for child in list(node.iter(include_text=True)):
             child.decompose()
-        node.insert_child("\n" + _clean(visit.text(control)))  # a parser drops the first line break
+        node.insert_child("\n" + _clean(control.value))  # a parser drops the first line break
     elif control.is_typed:
-        node.attrs["value"] = _clean(visit.text(control))
+        node.attrs["value"] = _clean(control.value)
 
 
 def _mark(node: LexborNode, name: str, *, on: bool) -> None:

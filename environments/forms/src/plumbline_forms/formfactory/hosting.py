@@ -12,8 +12,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
@@ -33,41 +32,12 @@ _BROKEN = (ImportError, SyntaxError, OSError, LookupError, NameError, RuntimeErr
 _importing = threading.Lock()
 
 
-@dataclass(slots=True)
-class Reply:
-    """What the app answered, and what it had received."""
-
-    status: int
-    content_type: str
-    body: bytes
-    entries: Entries = field(default_factory=dict)
-    files: Entries = field(default_factory=dict)
-    """Names of the files by control; a control without a file is not here."""
+Asked = Callable[..., tuple[Response, Entries, Entries]]
+"""Asks the app for a path: its reply, and the entries and the names of files that it received. It may be called from
+several threads: no request shares anything with another."""
 
 
-class FlaskApp:
-    """The app of a checkout. Safe to call from several threads: no request shares anything with another."""
-
-    def __init__(self, application: Any) -> None:
-        self._application = application
-
-    def get(self, path: str) -> Reply:
-        """Ask for a page."""
-        return self._ask(path, method="GET")
-
-    def post(self, path: str, content_type: str, body: bytes) -> Reply:
-        """Send a form."""
-        return self._ask(path, method="POST", content_type=content_type, data=body)
-
-    def _ask(self, path: str, **request: Any) -> Reply:
-        tapped: list[tuple[Entries, Entries]] = []
-        client = self._application.test_client(use_cookies=False)
-        answer = client.open(path, environ_overrides={_TAP: tapped}, **request)
-        entries, files = tapped[0] if tapped else ({}, {})
-        return Reply(answer.status_code, answer.content_type or "", answer.get_data(), entries, files)
-
-
-def import_app(checkout: Checkout) -> FlaskApp:
+def import_app(checkout: Checkout) -> Asked:
     """Import the app of a checkout by its path, in an empty folder and without byte code beside the source.
 
     This runs the checkout's `app.py`; use one that you trust.
@@ -98,7 +68,15 @@ def import_app(checkout: Checkout) -> FlaskApp:
         raise DataError(f"{path} is not the benchmark's app: it has no {' and no '.join(lacking)}", _FIX)
     setattr(module, STORE, lambda *_: None)
     application.before_request(_tap)
-    return FlaskApp(application)
+
+    def ask(path: str, **request: Any) -> tuple[Response, Entries, Entries]:
+        tapped: list[tuple[Entries, Entries]] = []
+        client = application.test_client(use_cookies=False)
+        answer = client.open(path, environ_overrides={_TAP: tapped}, **request)
+        response = Response(answer.status_code, answer.get_data(), {"content-type": answer.content_type or ""})
+        return response, *(tapped or [({}, {})])[0]
+
+    return ask
 
 
 def _tap() -> None:
@@ -147,14 +125,14 @@ def local_page(html: str, path: str) -> str:
 class Hosted:
     """See `plumbline_forms.site.site.Application`."""
 
-    def __init__(self, app: FlaskApp, pages: Mapping[str, bytes]) -> None:
+    def __init__(self, ask: Asked, pages: Mapping[str, bytes]) -> None:
         """Nothing is asked yet.
 
         Args:
-            app: receives the forms.
+            ask: the app, which receives the forms.
             pages: of the forms, ready to be served, by the form's path.
         """
-        self._app = app
+        self._ask = ask
         self._pages = {path: _page(200, content) for path, content in pages.items()}
 
     def page(self, view: View) -> Response:
@@ -167,20 +145,17 @@ class Hosted:
         A redirect leads out of the episode, so what it says is shown in its place, and a reply that is no page is shown
         the way a browser does.
         """
-        reply = self._app.post(view.form.path, content_type, body)
-        entries, files = in_terms_of(view.form, reply.entries, reply.files)
+        reply, entries, files = self._ask(view.form.path, method="POST", content_type=content_type, data=body)
+        entries, files = in_terms_of(view.form, entries, files)
         text = reply.body.decode("utf-8", "replace")
-        if not reply.content_type.startswith("text/html"):
+        if not reply.headers["content-type"].startswith("text/html"):
             text = f'<!doctype html>\n<html lang="en"><body><pre>{escape(text)}</pre></body></html>\n'
         response = _page(200 if 300 <= reply.status < 400 else reply.status, text.encode())
         return Taken(entries, files, "" if reply.status < 400 else f"the app answered {reply.status}", response)
 
     def other(self, path: str) -> Response | None:
         """See `Application.other`: the app's own static files."""
-        if not path.startswith("/static/"):
-            return None
-        reply = self._app.get(path)
-        return Response(reply.status, reply.body, {"content-type": reply.content_type})
+        return self._ask(path)[0] if path.startswith("/static/") else None
 
 
 def in_terms_of(form: Form, entries: Entries, files: Entries) -> tuple[Entries, Entries]:

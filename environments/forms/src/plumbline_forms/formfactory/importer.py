@@ -14,7 +14,7 @@ from plumbline.storage import read_text
 from plumbline_forms.build import HELD_OUT_FORMS, SEEN, Suite, deal, example_of
 from plumbline_forms.formfactory.checkout import ROWS, Checkout, Row, open_checkout, split_documents
 from plumbline_forms.formfactory.gold import Gold, read_gold
-from plumbline_forms.formfactory.hosting import FlaskApp, Hosted, import_app, local_page
+from plumbline_forms.formfactory.hosting import Asked, Hosted, import_app, local_page
 from plumbline_forms.options import FormsOptions
 from plumbline_forms.prompts import values_text
 from plumbline_forms.site.page import View, render_page
@@ -56,32 +56,32 @@ def import_formfactory(options: FormsOptions) -> Suite:
         raise missing("the FormFactory suite", error, RecipeError, extra="formfactory") from error
     rows = [row for row in ROWS if options.forms is None or row.name in options.forms]
     checkout = open_checkout(options.path or "", rows)
-    app = import_app(checkout)
-    forms = [read_form(row, checkout, app, options.surface) for row in rows]
+    ask = import_app(checkout)
+    forms = [read_form(row, checkout, ask, options.surface) for row in rows]
     return Suite(
         {one.form.name: one.form for one in forms},
         (*(SEEN if options.splits == "80-10-10" else (TEST,)), *([HELD_OUT_FORMS] if options.held_out else [])),
         f"formfactory {checkout.digest}",
         partial(_build, options=options, forms=forms, digest=checkout.digest),
-        Hosted(app, {one.form.path: one.page.encode() for one in forms}),
+        Hosted(ask, {one.form.path: one.page.encode() for one in forms}),
     )
 
 
-def read_form(row: Row, checkout: Checkout, app: FlaskApp, surface: str) -> Imported:
+def read_form(row: Row, checkout: Checkout, ask: Asked, surface: str) -> Imported:
     """Read one form: its page, its gold and, where they are asked for, its documents.
 
     Raises:
         DataError: the page, the gold or the documents are not what they should be.
     """
-    from plumbline_forms.formfactory.schema import FIX, read_schema, read_scripted
+    from plumbline_forms.formfactory.schema import FIX, read_schema
 
     bodies = []
     for path in filter(None, (row.url, row.config)):
-        reply = app.get(path)
+        reply, _, _ = ask(path)
         if reply.status != 200:
             raise DataError(f"the app answers {reply.status} for {path} ({row.id})", FIX)
         bodies.append(reply.body)
-    form = read_scripted(row, *bodies) if row.config else read_schema(row, *bodies)
+    form = read_schema(row, *bodies)
     records = [read_gold(row, form.fields, record) for record in checkout.records(row)]
     # A draw is a value of the field in any of the records: what controls that know the form, but not the record, can
     # know.

@@ -29,32 +29,46 @@ def nothing(_: object) -> None:
     """The draw of every field, until the records are known."""
 
 
-def read_schema(row: Row, html: bytes) -> Form:
+def read_schema(row: Row, html: bytes, config: bytes | None = None) -> Form:
     """The form of a page.
 
-    Raises:
-        DataError: the page has no form, or a control of a kind that is not known.
-    """
-    controls = parse_page(html).controls
-    buttons = [one.label for one in controls if one.kind == "button"]
-    groups: dict[tuple[str, str], list[Control]] = {}
-    for one in controls:
-        if one.kind != "button" and one.name:
-            groups.setdefault((one.kind, one.name), []).append(one)
-    if not groups or not buttons:
-        raise DataError(f"the page of {row.id} has no form with a button", FIX)
-    headings = LexborHTMLParser(html.decode("utf-8", "replace"))
-    nodes = filter(None, (headings.css_first(selector) for selector in ("h1", "h2", "title")))
-    title = next((text for node in nodes if (text := " ".join(node.text().split()))), row.name)
-    return _form(row, title, [_field(row, members) for members in groups.values()], buttons[-1])
-
-
-def read_scripted(row: Row, html: bytes, config: bytes) -> Form:
-    """The form that a page's script would build from the description that it fetches.
+    Args:
+        row: what is known of it.
+        html: the page.
+        config: the description that the page's script fetches, and builds the form from.
 
     Raises:
-        DataError: the description is malformed, or asks for a control that the script does not make.
+        DataError: the page has no form, or a control of a kind that is not known; or the description is malformed.
     """
+    tree = LexborHTMLParser(html.decode("utf-8", "replace"))
+    if config is None:
+        controls = parse_page(html).controls
+        button = next((one.label for one in reversed(controls) if one.kind == "button"), None)
+        groups: dict[tuple[str, str], list[Control]] = {}
+        for one in controls:
+            if one.kind != "button" and one.name:
+                groups.setdefault((one.kind, one.name), []).append(one)
+        if not groups or button is None:
+            raise DataError(f"the page of {row.id} has no form with a button", FIX)
+        nodes = filter(None, map(tree.css_first, ("h1", "h2", "title")))
+        title = next((text for node in nodes if (text := " ".join(node.text().split()))), row.name)
+        fields = [_field(row, members) for members in groups.values()]
+    else:
+        title, fields = _scripted(row, config)
+        node = tree.css_first("button[type=submit]")
+        if node is None:
+            raise DataError(f"the page of {row.id} has no button that sends it", FIX)
+        button = " ".join(node.text().split())
+    try:
+        return Form(name=row.name, domain=row.domain, title=title, pages=(Page(tuple(fields)),), button=button)
+    except ValueError as error:
+        raise DataError(
+            f"the page of {row.id} cannot be told apart: {error}", "take a checkout of FormFactory"
+        ) from error
+
+
+def _scripted(row: Row, config: bytes) -> tuple[str, list[Field]]:
+    """The title and the fields of a description."""
     try:
         described = json.loads(config)
         title = str(described["title"])
@@ -65,19 +79,7 @@ def read_scripted(row: Row, html: bytes, config: bytes) -> Form:
             fields.append(Field(name=name, label=label, kind=kind, options=options, draw=nothing))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{row.config}, which describes {row.id}, is malformed: {error!r}", FIX) from error
-    button = LexborHTMLParser(html.decode("utf-8", "replace")).css_first("button[type=submit]")
-    if button is None:
-        raise DataError(f"the page of {row.id} has no button that sends it", FIX)
-    return _form(row, title, fields, " ".join(button.text().split()))
-
-
-def _form(row: Row, title: str, fields: Sequence[Field], button: str) -> Form:
-    try:
-        return Form(name=row.name, domain=row.domain, title=title, pages=(Page(tuple(fields)),), button=button)
-    except ValueError as error:
-        raise DataError(
-            f"the page of {row.id} cannot be told apart: {error}", "take a checkout of FormFactory"
-        ) from error
+    return title, fields
 
 
 def _field(row: Row, members: Sequence[Control]) -> Field:

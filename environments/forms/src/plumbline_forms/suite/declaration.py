@@ -170,28 +170,23 @@ def check_form(form: Form) -> None:
     for page in form.pages:
         here = [one.name for one in page.fields]
         for one in page.fields:
-            problem = _problem(one)
-            if one.shown_if is not None and one.shown_if.name not in here[: here.index(one.name)]:
+            problem = ""
+            if (one.kind in CHOSEN) != bool(one.options):
+                problem = "needs options if, and only if, it is a choice"
+            elif len({option.value for option in one.options}) != len(one.options):
+                problem = "has an option value twice"
+            elif (one.draw is None) != (one.kind == "hidden"):
+                problem = "needs a draw, unless it is hidden"
+            elif one.required and one.filled < 1:
+                problem = "is required, so every record fills it in"
+            elif one.shown_if is not None and one.shown_if.name not in here[: here.index(one.name)]:
                 problem = "is shown by a field that does not stand before it on its page"
             if problem:
                 raise ValueError(f"form {form.name}: {one.name} {problem}")
+            if one.pattern is not None:
+                read_pattern(one.pattern)
     for rule in form.rules:
         if rule.kind not in RULES:
             raise ValueError(f"form {form.name}: there is no rule {rule.kind}")
         if not any(set(rule.names) <= {one.name for one in page.fields} for page in form.pages):
             raise ValueError(f"form {form.name}: a rule needs fields that stand on no one page: {rule.names}")
-
-
-def _problem(one: Field) -> str:
-    """What is wrong with a field by itself; nothing where all is well."""
-    if (one.kind in CHOSEN) != bool(one.options):
-        return "needs options if, and only if, it is a choice"
-    if len({option.value for option in one.options}) != len(one.options):
-        return "has an option value twice"
-    if (one.draw is None) != (one.kind == "hidden"):
-        return "needs a draw, unless it is hidden"
-    if one.required and one.filled < 1:
-        return "is required, so every record fills it in"
-    if one.pattern is not None:
-        read_pattern(one.pattern)
-    return ""
