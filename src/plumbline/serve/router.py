@@ -13,6 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,24 +122,17 @@ def _is_log(path: Path) -> bool:
 # -- router -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a request goes."""
+@dataclass(slots=True)
+class Course:
+    """Where a request goes, and what becomes of it."""
 
+    asked: Asked
     job: str
     """Empty where the default is a model, and no job is known."""
     how: Literal["metadata", "classifier", "default"]
     """How the job was found."""
     route: Route
-
-
-@dataclass(slots=True)
-class _Course:
-    """What becomes of a request."""
-
-    asked: Asked
-    to: Destination
-    wanted: Schema | None
+    wanted: Schema | None = None
     """What JSON the answer has to be; None for any text."""
     began: float = field(default_factory=time.perf_counter)
     model: str = ""
@@ -201,7 +195,7 @@ class Router(Served, Collector):
         # A model that is too short for a request refuses it, and the next is asked.
         self.context = max(models[name].context for name in table.models)
         self._seen: Counter[str] = Counter()
-        self._waiting: asyncio.Queue[_Course] = asyncio.Queue(shadow_queue)
+        self._waiting: asyncio.Queue[Course] = asyncio.Queue(shadow_queue)
         self._worker: asyncio.Task[None] | None = None
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
@@ -228,7 +222,7 @@ class Router(Served, Collector):
                     family.add_metric(values, count)
             yield family
 
-    def destination(self, asked: Asked) -> Destination:
+    def destination(self, asked: Asked) -> Course:
         """Where a request goes.
 
         Raises:
@@ -239,14 +233,14 @@ class Router(Served, Collector):
         if job is not None:
             if job not in routes:
                 raise DataError(f"there is no route for the job {job[:60]!r}", known)
-            return Destination(job, "metadata", routes[job])
+            return Course(asked, job, "metadata", routes[job])
         if (job := self._job_of(asked.request.messages)) is not None:
-            return Destination(job, "classifier", routes[job])
+            return Course(asked, job, "classifier", routes[job])
         if default is None:
             raise DataError("nothing says which job the request is of", known)
         if default in routes:
-            return Destination(default, "default", routes[default])
-        return Destination("", "default", Route(default))
+            return Course(asked, default, "default", routes[default])
+        return Course(asked, "", "default", Route(default))
 
     def _job_of(self, messages: Sequence[Message]) -> str | None:
         """The job with a route that the last thing asked is recognised by."""
@@ -254,7 +248,7 @@ class Router(Served, Collector):
         jobs = (classify(text[:LONGEST]) for classify in self.classifiers)
         return next((job for job in jobs if job in self.table.routes), None)
 
-    async def answer(self, asked: Asked) -> AsyncIterator[Piece]:
+    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `Served.answer`; the facts of the last piece say under `route` who answered, and why.
 
         Raises:
@@ -264,19 +258,21 @@ class Router(Served, Collector):
         schema = asked.schema
         wanted = None if schema is None else await asyncio.to_thread(Schema.from_json, schema or {"type": "object"})
         try:
-            course = _Course(asked, self.destination(asked), wanted)
+            course = self.destination(asked)
         except DataError:
             self.log.counts["refused",] += 1
             raise
-        source: AsyncIterator[Piece] | None = None
+        course.wanted = wanted
+        pieces = self._pieces(course)
         try:
-            held, source = await self._begin(course)
-            course.first = time.perf_counter() - course.began
-            for piece in held:
-                yield _with_route(piece, course)
-            async for piece in source:
+            async for piece in pieces:
+                course.first = course.first or time.perf_counter() - course.began
                 course.text.append(piece.text)
-                yield _with_route(piece, course)
+                if piece.finish is None:
+                    yield piece
+                    continue
+                route = {"job": course.job, "how": course.how, "model": course.model, "tried": course.tried}
+                yield replace(piece, facts={"model": course.model, **piece.facts, "route": route})
             course.status = "ok" if _is_valid("".join(course.text), wanted) else "invalid"
         except GeneratorExit:
             course.status = "stopped"
@@ -285,29 +281,31 @@ class Router(Served, Collector):
             course.status = type(error).__name__
             raise
         finally:
-            if isinstance(source, AsyncGenerator):
-                await source.aclose()
+            await pieces.aclose()
             self._record(course)
 
-    async def _begin(self, course: _Course) -> tuple[list[Piece], AsyncIterator[Piece]]:
-        """Pieces that a model has given already, and the iterator that goes on with them."""
-        chain = (course.to.route.model, *course.to.route.fallback)
+    async def _pieces(self, course: Course) -> AsyncGenerator[Piece, None]:
+        """The answer of the first model of the route that begins one."""
+        chain = (course.route.model, *course.route.fallback)
         errors: list[Exception] = []
         for name in chain:
             course.model = name
             others = len(errors) + 1 < len(chain)
-            source = self.models[name].answer(course.asked)
-            try:
-                async with asyncio.timeout(self.timeout if others else None):
-                    held = await _held(source, course.wanted if others else None)
-            except Exception as error:  # noqa: BLE001 - whatever fails in a model, another one may answer
-                errors.append(error)
-                course.tried.append({"model": name, "why": _reason(error)})
-                if others:
-                    self.log.counts["fallbacks", course.to.job, name, type(error).__name__] += 1
-            else:
-                course.text += [piece.text for piece in held]
-                return held, source
+            async with aclosing(self.models[name].answer(course.asked)) as source:
+                try:
+                    async with asyncio.timeout(self.timeout if others else None):
+                        held = await _held(source, course.wanted if others else None)
+                except Exception as error:  # noqa: BLE001 - whatever fails in a model, another one may answer
+                    errors.append(error)
+                    course.tried.append({"model": name, "why": _reason(error)})
+                    if others:
+                        self.log.counts["fallbacks", course.job, name, type(error).__name__] += 1
+                    continue
+                for piece in held:
+                    yield piece
+                async for piece in source:
+                    yield piece
+                return
         # The first refusal where all refused it, for then it is the client's.
         if len(errors) == 1 or all(isinstance(error, DataError | RecipeError) for error in errors):
             raise errors[0]
@@ -316,9 +314,9 @@ class Router(Served, Collector):
             f"none of the models of this route answered: {said}", "look at the server's log, and ask again"
         ) from errors[0]
 
-    def _record(self, course: _Course) -> None:
+    def _record(self, course: Course) -> None:
         """Count and log a decision, and have a shadow asked where this answer belongs to its share."""
-        job, route, shadow = course.to.job, course.to.route, None
+        job, route, shadow = course.job, course.route, None
         if course.status == "ok" and route.shadow is not None:
             # Evenly spread, the same at every repetition.
             before, share = self._seen[job], route.shadow_share
@@ -336,7 +334,7 @@ class Router(Served, Collector):
             {
                 "request": course.request,
                 "job": job,
-                "how": course.to.how,
+                "how": course.how,
                 "model": course.model,
                 "fallback": course.tried,
                 "shadow": shadow,
@@ -350,28 +348,26 @@ class Router(Served, Collector):
         """Ask shadows, one request after the other."""
         while True:
             course = await self._waiting.get()
-            name, began, answer = str(course.to.route.shadow), time.perf_counter(), ""
-            source = self.models[name].answer(course.asked)
+            name, began, answer = str(course.route.shadow), time.perf_counter(), ""
             status, why = "ok", ""
             try:
-                async with asyncio.timeout(self.shadow_timeout):
-                    async for piece in source:
-                        answer += piece.text
+                async with aclosing(self.models[name].answer(course.asked)) as source:
+                    async with asyncio.timeout(self.shadow_timeout):
+                        async for piece in source:
+                            answer += piece.text
                 if not _is_valid(answer, course.wanted):
                     status = "invalid"
             except Exception as error:  # noqa: BLE001 - nobody waits for a shadow: what fails there fails nothing else
                 status, why = "failed", _reason(error)
             finally:
-                if isinstance(source, AsyncGenerator):
-                    await source.aclose()
                 self._waiting.task_done()
             returned = "".join(course.text)
-            self.log.counts["shadows", course.to.job, name, status] += 1
+            self.log.counts["shadows", course.job, name, status] += 1
             self.log.write(
                 "shadow",
                 {
                     "request": course.request,
-                    "job": course.to.job,
+                    "job": course.job,
                     "model": course.model,
                     "shadow": name,
                     "seconds": round(time.perf_counter() - began, 4),
@@ -456,13 +452,6 @@ def _is_valid(text: str, wanted: Schema | None) -> bool:
     if value is None or (wanted.accepts and type(value) not in wanted.accepts):
         return False
     return not isinstance(value, dict) or wanted.required <= value.keys()
-
-
-def _with_route(piece: Piece, course: _Course) -> Piece:
-    if piece.finish is None:
-        return piece
-    route = {"job": course.to.job, "how": course.to.how, "model": course.model, "tried": course.tried}
-    return replace(piece, facts={"model": course.model, **piece.facts, "route": route})
 
 
 def _reason(error: BaseException) -> str:

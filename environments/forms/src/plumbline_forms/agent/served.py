@@ -19,7 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from plumbline.records import Message, Request
@@ -236,8 +236,8 @@ class AgentServed(Served):
         said = None if asked.said is None else {key: value for key, value in asked.said.items() if key != "max_tokens"}
         text, last = "", Piece()
         pieces = self.planner.answer(replace(asked, request=request, schema=None, name="", said=said))
-        async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], pieces)) as coming:
-            async for last in coming:
+        async with contextlib.aclosing(pieces):
+            async for last in pieces:
                 text += last.text
         plan, key = read_plan(text, elements_of(form_of(scene))), secrets.token_hex(6)
         course = replace(before, id=key, chat=chat, answer=text, plan=plan, attempt=attempt, failed={})
