@@ -33,7 +33,7 @@ from plumbline.serve.app import application
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks import silent
 from plumbline.tasks.task import gold_of
-from plumbline_forms.agent.prompt import given_of
+from plumbline_forms.agent.scene import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
 from plumbline_forms.build import values_of, write_gold
 from plumbline_forms.driver.chromium import find_chromium
@@ -43,7 +43,6 @@ from plumbline_forms.plans.actions import ADDRESS, Plan
 from plumbline_forms.rubric import expected, mistakes_of, score
 from plumbline_forms.site.serve import listen, serve
 from plumbline_forms.site.site import submission_of
-from plumbline_forms.suite.declaration import InOrder
 from plumbline_forms.task import FormsTask, open_forms
 
 VARIABLE = "PLUMBLINE_BROWSER_USE_PYTHON"
@@ -121,8 +120,9 @@ def _wrong(task: FormsTask, row: Example) -> str:
     """
     view, values = task.view_of(row), values_of(row.reference)
     for rule in view.form.rules:
-        if isinstance(rule, InOrder) and values[rule.first] and values[rule.second] not in {None, values[rule.first]}:
-            swapped = {rule.first: values[rule.second], rule.second: values[rule.first]}
+        first, second = rule.names[0], rule.names[-1]
+        if rule.kind == "in_order" and values[first] and values[second] not in {None, values[first]}:
+            swapped = {first: values[second], second: values[first]}
             return write_gold(view, {**values, **swapped}, task.options.plan)
     gap = next((one.name for one in view.form.fields if one.required and values[one.name] is not None), None)
     return write_gold(view, {**values, gap: None}, task.options.plan) if gap else ""

@@ -14,11 +14,10 @@ from benchmarks.forms_figures import markdown
 from plumbline.records import Example
 from plumbline.tasks import silent
 from plumbline.tasks.task import gold_of
+from plumbline_forms.formfactory.gold import LEVELS
 from plumbline_forms.formfactory.importer import TEST
-from plumbline_forms.formfactory.scoring import FILLABLE, STRICT
-from plumbline_forms.formfactory.values import LEVELS
 from plumbline_forms.suite.declaration import Form
-from plumbline_forms.task import FormsTask, open_forms
+from plumbline_forms.task import FILLABLE, STRICT, FormsTask, open_forms
 
 ORACLE = "oracle"
 Row = dict[str, Any]

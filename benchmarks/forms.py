@@ -21,7 +21,7 @@ from pathlib import Path
 from playwright.async_api import Page, async_playwright
 
 from plumbline_forms.driver.chromium import find_chromium
-from plumbline_forms.executors.browser.executor import BrowserExecutor
+from plumbline_forms.executors.browser import BrowserExecutor
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Case, Execution
 from plumbline_forms.plans.actions import Check, Plan, Select, Submit, Type
@@ -31,10 +31,10 @@ from plumbline_forms.site.site import Site
 from plumbline_forms.suite.catalogue import area, consent, date, email, number, radio, select, tel, text
 from plumbline_forms.suite.declaration import Form
 from plumbline_forms.suite.declaration import Page as FormPage
-from plumbline_forms.suite.drawing import whole
+from plumbline_forms.suite.drawing import drawn
 
 STATES = "AC|AL|AP|AM|BA|CE|DF|ES|GO|MA|MT|MS|MG|PA|PB|PR|PE|PI|RJ|RN|RS|RO|RR|SC|SP|SE|TO"
-ANY = whole(1, 2)  # the benchmark enters its own values
+ANY = drawn("whole", 1, 2)  # the benchmark enters its own values
 FORM = Form(
     name="cadastro",
     domain="benchmark",

@@ -40,7 +40,7 @@ from plumbline_forms.site.page import View
 from plumbline_forms.site.site import Response, Site, Taken, read_body
 from plumbline_forms.suite.catalogue import text
 from plumbline_forms.suite.declaration import Form, Page
-from plumbline_forms.suite.drawing import whole
+from plumbline_forms.suite.drawing import drawn
 from plumbline_forms.task import FormsTask, open_executor, open_forms
 
 NOISE = {"labels": 0.3, "stars": 0.5, "prefilled": 0.3}
@@ -105,7 +105,9 @@ class Pages:
 
     def add(self, html: str) -> View:
         """A view of a new page."""
-        form = Form(name="page", domain="any", title="p", pages=(Page((text("Name", whole(1, 2)),)),), button="Send")
+        form = Form(
+            name="page", domain="any", title="p", pages=(Page((text("Name", drawn("whole", 1, 2)),)),), button="Send"
+        )
         view = View(form)
         self.html[view] = html
         return view

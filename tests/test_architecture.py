@@ -361,7 +361,7 @@ READS_ITSELF = {
         "plumbline_commerce/sql_qa/databases.py",
     ),  # ours
     *("plumbline_miniwob/build.py", "plumbline_miniwob/browser/script.py"),
-    "plumbline_forms/executors/browser/executor.py",
+    "plumbline_forms/executors/browser.py",
     *("serve/page/routes.py", "serve/app.py"),
     *("engines/jobs/store.py", "policies/memory.py"),  # of the system
     # What this process has just written.

@@ -171,7 +171,7 @@ def browsing(request):
         executor = DirectExecutor(Site(receiver))
     else:
         from plumbline_forms.driver.chromium import find_chromium, import_playwright
-        from plumbline_forms.executors.browser.executor import BrowserExecutor
+        from plumbline_forms.executors.browser import BrowserExecutor
 
         try:
             import_playwright()
@@ -190,13 +190,13 @@ def test_a_form_sends_what_a_browser_sends(number, browsing):
     from plumbline_forms.site.page import View
     from plumbline_forms.suite.catalogue import text
     from plumbline_forms.suite.declaration import Form, Page
-    from plumbline_forms.suite.drawing import whole
+    from plumbline_forms.suite.drawing import drawn
 
     folder = folder_of(number)
     executor, receiver = browsing
     receiver.html, receiver.received = (folder / "page.html").read_text(), []
     wanted = json.loads((folder / "want.json").read_text())
-    form = Form(name=number, domain="t", title="t", pages=(Page((text("Name", whole(1, 2)),)),), button="Send")
+    form = Form(name=number, domain="t", title="t", pages=(Page((text("Name", drawn("whole", 1, 2)),)),), button="Send")
     steps = read_steps((folder / "plan.txt").read_text().rstrip("\n"))
     (record,) = executor.run(Case(View(form), frozenset(wanted["files"])), [steps])
     assert (receiver.received or [None])[-1] == wanted["sent"], [(one.status, one.reason) for one in record.attempts]

@@ -11,8 +11,7 @@ import pytest
 from plumbline.checks.diagnosis.routes import VERSION, Route, RoutingTable
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError, StorageError
 from plumbline.records import Request, Sampling
-from plumbline.serve.decision_log import DecisionLog
-from plumbline.serve.router import Router, RouterOptions, as_named, open_router
+from plumbline.serve.router import DecisionLog, Router, as_named, open_router
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.storage import JsonLines
 from plumbline.tasks import open_task
@@ -147,7 +146,7 @@ def test_a_default_may_be_a_job_with_all_that_it_has():
 )
 def test_where_a_model_fails_before_its_first_piece_the_next_is_asked(first, why):
     models = by_name(first, Fake("b"))
-    router = Router(table({"push": {"model": "a", "fallback": ("b",)}}), models, RouterOptions(timeout=0.05))
+    router = Router(table({"push": {"model": "a", "fallback": ("b",)}}), models, timeout=0.05)
     ((text, facts),) = answered(router, asked(job="push"))
     assert (text, facts["model"]) == ("ab", "b")
     assert facts["route"]["tried"] == [{"model": "a", "why": why}]
@@ -258,8 +257,7 @@ def test_a_shadow_gets_its_share_is_logged_and_never_returned(tmp_path):
 
 def test_a_slow_or_broken_shadow_delays_nothing_and_what_does_not_fit_is_dropped_and_counted():
     models = by_name(Fake("a"), Fake("s", waits=2))
-    options = RouterOptions(shadow_queue=3, shadow_timeout=0.05)
-    router = Router(table({"push": {"model": "a", "shadow": "s"}}), models, options)
+    router = Router(table({"push": {"model": "a", "shadow": "s"}}), models, shadow_queue=3, shadow_timeout=0.05)
     taken = []
 
     async def all_of_them():

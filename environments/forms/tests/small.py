@@ -23,10 +23,10 @@ from plumbline_forms.suite.catalogue import (
     time,
     url,
 )
-from plumbline_forms.suite.declaration import Form, InOrder, Page
-from plumbline_forms.suite.drawing import whole
+from plumbline_forms.suite.declaration import Form, Page, Rule
+from plumbline_forms.suite.drawing import drawn
 
-ANY = whole(1, 2)
+ANY = drawn("whole", 1, 2)
 FILES = frozenset({"cv.pdf", "b.pdf", "photo.png"})
 
 
@@ -76,4 +76,4 @@ def visit(form, *actions, view=None, submit=True, files=FILES):
 
 
 def ordered_form():
-    return small_form(rules=(InOrder("start", "end"),))
+    return small_form(rules=(Rule("in_order", ("start", "end")),))

@@ -6,7 +6,7 @@ from benchmarks.forms_differential import Pages
 from environments.forms.tests.pages import CASES, carry_out
 from environments.forms.tests.small import ANY, small_form, visit
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case, Limits
+from plumbline_forms.executors.executor import STEPS, Case
 from plumbline_forms.executors.operations import find
 from plumbline_forms.executors.page import parse_page
 from plumbline_forms.plans.actions import (
@@ -277,11 +277,11 @@ def test_done_ends_a_plan_and_so_do_limits():
     assert arrived is None
     assert len(result.attempts) == 1
     assert not result.cut
-    many = Plan(tuple(Type("Name", str(number_)) for number_ in range(20)))
-    (result,) = DirectExecutor(limits=Limits(steps=5)).run(Case(View(small_form())), [many])
-    assert len(result.attempts) == 5
+    many = Plan(tuple(Type("Name", str(number_)) for number_ in range(STEPS + 20)))
+    (result,) = DirectExecutor().run(Case(View(small_form())), [many])
+    assert len(result.attempts) == STEPS
     assert result.cut
-    (result,) = DirectExecutor(limits=Limits(seconds=-1)).run(Case(View(small_form())), [many])
+    (result,) = DirectExecutor(seconds=-1).run(Case(View(small_form())), [many])
     assert result.cut
 
 

@@ -26,7 +26,7 @@ from plumbline_forms.plans.writer import read_plan, write_step
 from plumbline_forms.site.page import View
 from plumbline_forms.suite.catalogue import options
 from plumbline_forms.suite.declaration import Field, Form, Page
-from plumbline_forms.suite.drawing import whole
+from plumbline_forms.suite.drawing import drawn
 
 PHRASINGS = yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text(encoding="utf-8"))
 KINDS = {
@@ -128,7 +128,7 @@ def form_of(name):
         Field(
             name=kind,
             label=told[0],
-            draw=whole(1, 2),
+            draw=drawn("whole", 1, 2),
             kind="checkbox" if kind == "unticked" else kind,
             options=options(data["options"].get(kind, "")) if kind in data["options"] else (),
             blank="-" if kind == "select" else None,

@@ -27,8 +27,8 @@ from plumbline_forms.suite.catalogue import (
     shown,
     text,
 )
-from plumbline_forms.suite.declaration import Adds, Field, Form, InOrder, Kind, Multiplies, Page
-from plumbline_forms.suite.drawing import Drawing, ascii_of, whole
+from plumbline_forms.suite.declaration import Field, Form, Kind, Page, Rule
+from plumbline_forms.suite.drawing import Drawing, ascii_of, drawn
 
 NOISE = dict.fromkeys(
     ("labels", "dates", "options", "numbers", "stars", "prefilled", "newlines", "order", "asides"), 0.6
@@ -50,7 +50,7 @@ def test_there_are_25_forms_in_8_domains_with_every_kind():
     assert sum(len(form.pages) > 1 for form in FORMS.values()) >= 3
     assert sum(form.language == "pt" for form in FORMS.values()) >= 5
     assert sum(any(one.shown_if for one in form.fields) for form in FORMS.values()) >= 10
-    assert {type(rule) for form in FORMS.values() for rule in form.rules} >= {Adds, Multiplies}
+    assert {rule.kind for form in FORMS.values() for rule in form.rules} >= {"adds", "multiplies"}
     assert {one.named_by for one in fields} >= {"for", "wrap", "aria", "heading", "placeholder", "name"}
     assert any(not any(one.required for one in form.fields) for form in FORMS.values())
 
@@ -282,7 +282,7 @@ def declared(*fields, rules=()):
 
 
 def test_declarations_that_contradict_themselves_are_refused():
-    draw = whole(1, 9)
+    draw = drawn("whole", 1, 9)
     with pytest.raises(ValueError, match="unique"):
         declared(text("A", draw), text("A", draw, name="b"))
     with pytest.raises(ValueError, match="stand before"):
@@ -294,7 +294,7 @@ def test_declarations_that_contradict_themselves_are_refused():
     with pytest.raises(ValueError, match="every record"):
         declared(text("A", draw, required=True, filled=0.5))
     with pytest.raises(ValueError, match="no one page"):
-        declared(text("A", draw), rules=(Adds(("a",), "b"),))
+        declared(text("A", draw), rules=(Rule("adds", ("a", "b")),))
 
 
 def written(*fields, **more):
@@ -317,7 +317,7 @@ def test_a_written_form_is_the_one_that_the_functions_make():
     )
     hidden, way, hours, cv = form.fields
     assert (form.path, form.language, form.asides) == ("/legal/f", "pt", ("Chove.",))
-    assert form.rules == (InOrder("way", "hours"),)
+    assert form.rules == (Rule("in_order", ("way", "hours")),)
     assert (hidden.kind, hidden.default, hidden.draw) == ("hidden", "web", None)
     assert (way.blank, way.required, way.alias) == (None, True, "How")
     assert [(one.value, one.text) for one in way.options] == [("post", "Post"), ("p", "Pick up")]

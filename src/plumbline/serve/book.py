@@ -16,7 +16,7 @@ from typing import IO, Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from plumbline.serve.limits import Limits, Refusal, shutting_down
-from plumbline.serve.router_metrics import Counts, DecisionMetrics
+from plumbline.serve.router import Router
 from plumbline.serve.served import Served
 from plumbline.storage import clear_os_errors
 
@@ -87,8 +87,8 @@ class Book:
     def watch(self, models: Sequence[Served]) -> None:
         """Show how many answers wait for each of these models, and what a router among them decided."""
         for served in models:
-            if isinstance(served, Counts):
-                self.registry.register(DecisionMetrics(served))
+            if isinstance(served, Router):
+                self.registry.register(served)
             if served.waiting is not None:
                 self.queue.labels(served.name).set_function(partial(getattr, served, "waiting"))
 

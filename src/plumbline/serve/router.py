@@ -7,66 +7,132 @@ requests when their answers have ended: it costs no client time, and its answers
 
 import asyncio
 import difflib
+import json
+import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
 from plumbline.checks.diagnosis.routes import Route, RoutingTable
 from plumbline.config.imports import loaded, plugins
-from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError
+from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError, StorageError
 from plumbline.records import Message
-from plumbline.serve.decision_log import DecisionLog
+from plumbline.runs import claims
 from plumbline.serve.served import Asked, Piece, Served
-from plumbline.storage import one_line
+from plumbline.storage import JsonLines, clear_os_errors, one_line, open_regular
 from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.json_strict import strict_json
 
-Classifier = Callable[[str], str | None]
-"""From what a user asks for to a job, or to None where nothing speaks for one."""
-How = Literal["metadata", "classifier", "default"]
-"""How the job of a request was found."""
-
 LONGEST = 8_000
-"""Characters of a request that the classifier looks at, so that a long one does not hold up the others."""
+"""Characters of a request that classifiers look at, so that a long one does not hold up the others."""
 LOGGED = 4_000
 """Characters of an answer that are logged beside a shadow's."""
+COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "answers": ("Answers of a router, by what became of them", ("job", "model", "status")),
+    "refused": ("Requests that no route was found for", ()),
+    "fallbacks": ("Models that failed, and after which the route's next was asked", ("job", "model", "why")),
+    "shadows": ("Requests that a shadow got, or for which there was no space", ("job", "model", "status")),
+    "log_rows": ("Rows of the decision log", ("status",)),
+}
+"""What Prometheus reads, with labels. Jobs and models are the table's, so nobody can make counters at will."""
+
+_told = logging.getLogger("plumbline.serve")
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a request goes."""
-
-    job: str
-    """Empty where the default is a model, and no job is known."""
-    how: How
-    route: Route
+# -- what was decided -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterOptions:
-    """What the table does not say."""
+class DecisionLog:
+    """An append-only file of JSON lines that is renamed to `.1`, `.2`, ... when it is full, and the counters.
 
-    name: str = "router"
-    timeout: float = 30.0
-    """Seconds in which a model has to begin its answer, or to end it where it has to be JSON, while there is another
-    one to ask. The last one has the time that the server gives."""
-    shadow_timeout: float = 120.0
-    """Seconds in which a shadow has to end its answer."""
-    shadow_queue: int = 16
-    """Requests that wait for shadows; what comes when so many wait is dropped, and counted."""
-    classifiers: Sequence[Classifier] | None = None
-    """Asked in turn; None asks those of installed packages (entry points of the group `plumbline.classifiers`)."""
+    A disk that refuses a row fails no request: the row is counted as lost, and the first of a series is told loudly.
+    """
+
+    def __init__(self, path: Path | None = None, *, most_bytes: int = 50_000_000, kept: int = 4) -> None:
+        """Open the log.
+
+        Args:
+            path: of the file; None counts and writes nothing.
+            most_bytes: the file is put aside before a row would be written to one of so many bytes.
+            kept: files that were put aside and are kept; with the open one the log takes (kept + 1) * most_bytes.
+
+        Raises:
+            StorageError: the place cannot be written, or holds a file that is no decision log.
+        """
+        self.path, self.most_bytes, self.kept = path, most_bytes, kept
+        self.counts: Counter[tuple[str, ...]] = Counter()
+        """By name and a word for each label; see `COUNTERS`."""
+        self._failing = False
+        if path is None:
+            return
+        claims.check_file(path, "decision log", _is_log)
+        with clear_os_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)  # rows of shadows hold answers
+            path.open("ab").close()
+        JsonLines(path).cut_torn()
+
+    def write(self, kind: str, row: Mapping[str, Any]) -> None:
+        """Write a row (a decision, or a shadow) with the present time, or count it as lost."""
+        if self.path is None:
+            return
+        lines = JsonLines(self.path)
+        try:
+            if lines.size() >= self.most_bytes:
+                self._put_aside(self.path)
+            lines.append({"kind": kind, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **row})
+        except StorageError as error:
+            self.counts["log_rows", "lost"] += 1
+            if not self._failing:
+                _told.error("the decision log loses rows: %s", error)
+            self._failing = True
+        else:
+            self.counts["log_rows", "written"] += 1
+            self._failing = False
+
+    def _put_aside(self, path: Path) -> None:
+        names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, self.kept + 1))]
+        with clear_os_errors(path):
+            for number in range(self.kept, 0, -1):
+                if names[number - 1].exists():
+                    names[number - 1].replace(names[number])
+            path.touch(mode=0o600)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a file begins with a row of ours."""
+    with open_regular(path) as file:
+        line = file.readline(100_000)
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and "kind" in row and "time" in row
+
+
+# -- router -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Course:
-    """What becomes of a request."""
+class Course:
+    """Where a request goes, and what becomes of it."""
 
-    to: Destination
-    wanted: Schema | None
+    asked: Asked
+    job: str
+    """Empty where the default is a model, and no job is known."""
+    how: Literal["metadata", "classifier", "default"]
+    """How the job was found."""
+    route: Route
+    wanted: Schema | None = None
     """What JSON the answer has to be; None for any text."""
     began: float = field(default_factory=time.perf_counter)
     model: str = ""
@@ -79,28 +145,37 @@ class _Course:
     """ok; invalid, for JSON that is none; stopped, where the reader had enough (a stop text); the name of an error; or
     gone, as its client is."""
 
-    def said(self) -> dict[str, Any]:
-        """What the client is told."""
-        return {"job": self.to.job, "how": self.to.how, "model": self.model, "tried": self.tried}
+    @property
+    def request(self) -> str:
+        """The request's key as one word: it finds a shadow's row beside the decision."""
+        return "/".join(map(str, self.asked.request.key))[:200]
 
 
-class Router(Served):
-    """A `Served` that asks others; see the module. It runs in one event loop."""
+class Router(Served, Collector):
+    """A `Served` that asks others, and their counters; see the module. It runs in one event loop."""
+
+    name = family = "router"
 
     def __init__(
         self,
         table: RoutingTable,
         models: Mapping[str, Served],
-        options: RouterOptions | None = None,
         log: DecisionLog | None = None,
+        *,
+        timeout: float = 30.0,
+        shadow_timeout: float = 120.0,
+        shadow_queue: int = 16,
     ) -> None:
         """Nothing is asked yet.
 
         Args:
             table: which model does which job.
             models: by the names that the table gives them. Whoever opened them closes them.
-            options: what the table does not say.
             log: where decisions go; None only counts them.
+            timeout: seconds in which a model has to begin its answer, or to end it where it has to be JSON, while there
+                is another one to ask. The last one has the time that the server gives.
+            shadow_timeout: seconds in which a shadow has to end its answer.
+            shadow_queue: requests that wait for shadows; what comes when so many wait is dropped, and counted.
 
         Raises:
             RecipeError: the table names a model that is not there, or sends nothing anywhere.
@@ -114,15 +189,13 @@ class Router(Served):
                 )
         if not table.models:
             raise RecipeError("the routing table has no route", "`plumbline route RUN ... --out FILE` writes one")
-        self.table, self.models, self.options = table, models, options or RouterOptions()
-        self.log = log or DecisionLog()
-        installed = plugins("plumbline.classifiers").values() if self.options.classifiers is None else ()
-        self.classifiers = self.options.classifiers or [loaded(one, "classifier of requests") for one in installed]
-        self.name, self.family = self.options.name, "router"
+        self.table, self.models, self.log = table, models, log or DecisionLog()
+        self.timeout, self.shadow_timeout = timeout, shadow_timeout
+        self.classifiers = [loaded(one, "classifier of requests") for one in plugins("plumbline.classifiers").values()]
         # A model that is too short for a request refuses it, and the next is asked.
         self.context = max(models[name].context for name in table.models)
-        self._seen: dict[str, int] = {}
-        self._waiting: asyncio.Queue[tuple[_Course, Asked]] = asyncio.Queue(self.options.shadow_queue)
+        self._seen: Counter[str] = Counter()
+        self._waiting: asyncio.Queue[Course] = asyncio.Queue(shadow_queue)
         self._worker: asyncio.Task[None] | None = None
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
@@ -136,32 +209,38 @@ class Router(Served):
         return self.models[model].prompt_length(messages)
 
     def counts(self) -> Mapping[tuple[str, ...], int]:
-        """What was decided so far; see `DecisionLog.counts`."""
-        return self.log.counts()
+        """What was decided so far, by name and labels; see `COUNTERS`."""
+        return dict(self.log.counts)
 
-    def destination(self, asked: Asked) -> Destination:
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """A family for each counter, read when Prometheus asks for it."""
+        counts = self.counts()
+        for name, (said, labels) in COUNTERS.items():
+            family = CounterMetricFamily(f"plumbline_router_{name}", said, labels=labels)
+            for (what, *values), count in counts.items():
+                if what == name:
+                    family.add_metric(values, count)
+            yield family
+
+    def destination(self, asked: Asked) -> Course:
         """Where a request goes.
 
         Raises:
             DataError: it names a job without a route; or nothing says its job, and the table has no default.
         """
-        job = asked.metadata.get("job")
-        if job is None:
-            return self._by_text(asked.request.messages)
-        if job not in self.table.routes:
-            known = ", ".join(self.table.routes)
-            raise DataError(f"there is no route for the job {job[:60]!r}", f"give metadata.job one of {known}")
-        return Destination(job, "metadata", self.table.routes[job])
-
-    def _by_text(self, messages: Sequence[Message]) -> Destination:
-        routes, default, job = self.table.routes, self.table.default, self._job_of(messages)
+        routes, default, job = self.table.routes, self.table.default, asked.metadata.get("job")
+        known = f"give metadata.job one of {', '.join(routes)}"
         if job is not None:
-            return Destination(job, "classifier", routes[job])
+            if job not in routes:
+                raise DataError(f"there is no route for the job {job[:60]!r}", known)
+            return Course(asked, job, "metadata", routes[job])
+        if (job := self._job_of(asked.request.messages)) is not None:
+            return Course(asked, job, "classifier", routes[job])
         if default is None:
-            raise DataError("nothing says which job the request is of", f"give metadata.job one of {', '.join(routes)}")
+            raise DataError("nothing says which job the request is of", known)
         if default in routes:
-            return Destination(default, "default", routes[default])
-        return Destination("", "default", Route(default))
+            return Course(asked, default, "default", routes[default])
+        return Course(asked, "", "default", Route(default))
 
     def _job_of(self, messages: Sequence[Message]) -> str | None:
         """The job with a route that the last thing asked is recognised by."""
@@ -169,7 +248,7 @@ class Router(Served):
         jobs = (classify(text[:LONGEST]) for classify in self.classifiers)
         return next((job for job in jobs if job in self.table.routes), None)
 
-    async def answer(self, asked: Asked) -> AsyncIterator[Piece]:
+    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `Served.answer`; the facts of the last piece say under `route` who answered, and why.
 
         Raises:
@@ -179,20 +258,22 @@ class Router(Served):
         schema = asked.schema
         wanted = None if schema is None else await asyncio.to_thread(Schema.from_json, schema or {"type": "object"})
         try:
-            course = _Course(self.destination(asked), wanted)
+            course = self.destination(asked)
         except DataError:
-            self.log.count("refused")
+            self.log.counts["refused",] += 1
             raise
-        source: AsyncIterator[Piece] | None = None
+        course.wanted = wanted
+        pieces = self._pieces(course)
         try:
-            held, source = await self._begin(asked, course)
-            course.first = time.perf_counter() - course.began
-            for piece in held:
-                yield _with_route(piece, course)
-            async for piece in source:
+            async for piece in pieces:
+                course.first = course.first or time.perf_counter() - course.began
                 course.text.append(piece.text)
-                yield _with_route(piece, course)
-            course.status = "ok" if _is_valid("".join(course.text), course.wanted) else "invalid"
+                if piece.finish is None:
+                    yield piece
+                    continue
+                route = {"job": course.job, "how": course.how, "model": course.model, "tried": course.tried}
+                yield replace(piece, facts={"model": course.model, **piece.facts, "route": route})
+            course.status = "ok" if _is_valid("".join(course.text), wanted) else "invalid"
         except GeneratorExit:
             course.status = "stopped"
             raise
@@ -200,95 +281,93 @@ class Router(Served):
             course.status = type(error).__name__
             raise
         finally:
-            if source is not None:
-                await _close(source)
-            self._record(course, asked)
+            await pieces.aclose()
+            self._record(course)
 
-    async def _begin(self, asked: Asked, course: _Course) -> tuple[list[Piece], AsyncIterator[Piece]]:
-        """Pieces that a model has given already, and the iterator that goes on with them."""
-        chain = (course.to.route.model, *course.to.route.fallback)
+    async def _pieces(self, course: Course) -> AsyncGenerator[Piece, None]:
+        """The answer of the first model of the route that begins one."""
+        chain = (course.route.model, *course.route.fallback)
         errors: list[Exception] = []
         for name in chain:
             course.model = name
             others = len(errors) + 1 < len(chain)
-            source = self.models[name].answer(asked)
-            try:
-                async with asyncio.timeout(self.options.timeout if others else None):
-                    held = await _held(source, course.wanted if others else None)
-            except Exception as error:  # noqa: BLE001 - whatever fails in a model, another one may answer
-                errors.append(error)
-            else:
-                course.text += [piece.text for piece in held]
-                return held, source
-            why = type(errors[-1]).__name__
-            course.tried.append({"model": name, "why": _reason(errors[-1])})
-            if others:
-                self.log.count("fallbacks", course.to.job, name, why)
-        raise _together(course, errors) from errors[0]
+            async with aclosing(self.models[name].answer(course.asked)) as source:
+                try:
+                    async with asyncio.timeout(self.timeout if others else None):
+                        held = await _held(source, course.wanted if others else None)
+                except Exception as error:  # noqa: BLE001 - whatever fails in a model, another one may answer
+                    errors.append(error)
+                    course.tried.append({"model": name, "why": _reason(error)})
+                    if others:
+                        self.log.counts["fallbacks", course.job, name, type(error).__name__] += 1
+                    continue
+                for piece in held:
+                    yield piece
+                async for piece in source:
+                    yield piece
+                return
+        # The first refusal where all refused it, for then it is the client's.
+        if len(errors) == 1 or all(isinstance(error, DataError | RecipeError) for error in errors):
+            raise errors[0]
+        said = "; ".join(f"{one['model']}: {one['why']}" for one in course.tried)
+        raise EngineError(
+            f"none of the models of this route answered: {said}", "look at the server's log, and ask again"
+        ) from errors[0]
 
-    def _record(self, course: _Course, asked: Asked) -> None:
-        to, route = course.to, course.to.route
-        shadow = course.status == "ok" and route.shadow is not None and self._is_due(to.job, route.shadow_share)
-        if shadow:
-            shadow = self._enqueue(course, asked)
-        self.log.count("answers", to.job, course.model, course.status)
+    def _record(self, course: Course) -> None:
+        """Count and log a decision, and have a shadow asked where this answer belongs to its share."""
+        job, route, shadow = course.job, course.route, None
+        if course.status == "ok" and route.shadow is not None:
+            # Evenly spread, the same at every repetition.
+            before, share = self._seen[job], route.shadow_share
+            self._seen[job] += 1
+            if math.floor((before + 1) * share + 1e-9) > math.floor(before * share + 1e-9):
+                self._worker = self._worker or asyncio.create_task(self._ask_shadows())
+                try:
+                    self._waiting.put_nowait(course)
+                    shadow = route.shadow
+                except asyncio.QueueFull:
+                    self.log.counts["shadows", job, route.shadow, "dropped"] += 1
+        self.log.counts["answers", job, course.model, course.status] += 1
         self.log.write(
             "decision",
             {
-                "request": _named(asked),
-                "job": to.job,
-                "how": to.how,
+                "request": course.request,
+                "job": job,
+                "how": course.how,
                 "model": course.model,
                 "fallback": course.tried,
-                "shadow": route.shadow if shadow else None,
+                "shadow": shadow,
                 "first_seconds": None if course.first is None else round(course.first, 4),
                 "seconds": round(time.perf_counter() - course.began, 4),
                 "status": course.status,
             },
         )
 
-    # -- shadows -------------------------------------------------------------------------------------------------
-
-    def _is_due(self, job: str, share: float) -> bool:
-        """Whether this answer of a job belongs to the share: evenly spread, the same at every repetition."""
-        seen = self._seen[job] = self._seen.get(job, 0) + 1
-        return math.floor(seen * share + 1e-9) > math.floor((seen - 1) * share + 1e-9)
-
-    def _enqueue(self, course: _Course, asked: Asked) -> bool:
-        if self._worker is None:
-            self._worker = asyncio.create_task(self._shadow())
-        try:
-            self._waiting.put_nowait((course, asked))
-        except asyncio.QueueFull:
-            self.log.count("shadows", course.to.job, str(course.to.route.shadow), "dropped")
-            return False
-        return True
-
-    async def _shadow(self) -> None:
+    async def _ask_shadows(self) -> None:
         """Ask shadows, one request after the other."""
         while True:
-            course, asked = await self._waiting.get()
-            name, began, answer = str(course.to.route.shadow), time.perf_counter(), ""
-            source = self.models[name].answer(asked)
+            course = await self._waiting.get()
+            name, began, answer = str(course.route.shadow), time.perf_counter(), ""
             status, why = "ok", ""
             try:
-                async with asyncio.timeout(self.options.shadow_timeout):
-                    async for piece in source:
-                        answer += piece.text
+                async with aclosing(self.models[name].answer(course.asked)) as source:
+                    async with asyncio.timeout(self.shadow_timeout):
+                        async for piece in source:
+                            answer += piece.text
                 if not _is_valid(answer, course.wanted):
                     status = "invalid"
             except Exception as error:  # noqa: BLE001 - nobody waits for a shadow: what fails there fails nothing else
                 status, why = "failed", _reason(error)
             finally:
-                await _close(source)
                 self._waiting.task_done()
             returned = "".join(course.text)
-            self.log.count("shadows", course.to.job, name, status)
+            self.log.counts["shadows", course.job, name, status] += 1
             self.log.write(
                 "shadow",
                 {
-                    "request": _named(asked),
-                    "job": course.to.job,
+                    "request": course.request,
+                    "job": course.job,
                     "model": course.model,
                     "shadow": name,
                     "seconds": round(time.perf_counter() - began, 4),
@@ -375,30 +454,6 @@ def _is_valid(text: str, wanted: Schema | None) -> bool:
     return not isinstance(value, dict) or wanted.required <= value.keys()
 
 
-def _with_route(piece: Piece, course: _Course) -> Piece:
-    if piece.finish is None:
-        return piece
-    return replace(piece, facts={"model": course.model, **piece.facts, "route": course.said()})
-
-
-def _together(course: _Course, errors: Sequence[Exception]) -> Exception:
-    """What the client is told where nobody answered: the first refusal where all refused it, for it is the client's."""
-    if len(errors) == 1 or all(isinstance(error, DataError | RecipeError) for error in errors):
-        return errors[0]
-    said = "; ".join(f"{one['model']}: {one['why']}" for one in course.tried)
-    return EngineError(f"none of the models of this route answered: {said}", "look at the server's log, and ask again")
-
-
 def _reason(error: BaseException) -> str:
     """Why, for clients: of errors that are not ours the type alone, because their texts may hold anything."""
     return one_line(Exception(error.cause)) if isinstance(error, PlumblineError) else type(error).__name__
-
-
-def _named(asked: Asked) -> str:
-    """A request's key as one word: it finds a shadow's row beside the decision."""
-    return "/".join(str(part) for part in asked.request.key)[:200]
-
-
-async def _close(source: AsyncIterator[Piece]) -> None:
-    if isinstance(source, AsyncGenerator):
-        await source.aclose()

@@ -5,7 +5,7 @@ planner around one. The routes know nothing else.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -70,7 +70,7 @@ class Served(ABC):
         """Tokens of a chat up to where the answer begins."""
 
     @abstractmethod
-    def answer(self, asked: Asked) -> AsyncIterator[Piece]:
+    def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """Pieces of one answer; closing the iterator before its end stops the work on it.
 
         Raises:

@@ -71,7 +71,9 @@ def build_split(
         if (name in held) != (split == HELD_OUT_FORMS):
             continue
         records = distinct_records(form, options)
-        members = range(len(records)) if name in held else _split(name, options)[split]
+        members: Sequence[int] = range(len(records))
+        if name not in held:
+            members = deal(members, generator(options.seed, "forms", "split", name), least=1)[split]
         examples += [_example(form, records[index], index, options) for index in members]
     if split == "train":
         own = options.model_copy(update={"noise": options.mixed_noise or options.noise})
@@ -81,15 +83,14 @@ def build_split(
     return [examples[index] for index in order]
 
 
-def _split(name: str, options: FormsOptions) -> dict[str, list[int]]:
-    """Deal the indices of a form's records to the splits."""
-    n = options.records
-    dealt = [int(index) for index in generator(options.seed, "forms", "split", name).permutation(n)]
+def deal(indices: Sequence[int], rng: np.random.Generator, least: int = 0) -> dict[str, list[int]]:
+    """Deal a form's records to the splits, at least so many to each: of 50 records 40, 5 and 5."""
+    rest = [indices[int(place)] for place in rng.permutation(len(indices))]
     members: dict[str, list[int]] = {}
     for split, share in SHARES.items():
-        size = max(1, round(share * n))
-        members[split], dealt = dealt[:size], dealt[size:]
-    return {"train": dealt, **members}
+        size = max(least, round(share * len(indices)))
+        members[split], rest = rest[:size], rest[size:]
+    return {"train": rest, **members}
 
 
 def distinct_records(form: Form, options: FormsOptions) -> list[dict[str, Value]]:
@@ -128,16 +129,41 @@ def _example(form: Form, values: Mapping[str, Value], index: int, options: Forms
     else:
         aside = form.asides[int(rng.integers(len(form.asides)))] if rng.random() < noise.asides else ""
         given = values_text(told, aside)
+    return example_of(f"{form.name}-{index:03d}", view, values, given, index, options)
+
+
+def example_of(
+    name: str,
+    view: View,
+    values: Mapping[str, Value],
+    given: str,
+    index: int,
+    options: FormsOptions,
+    more: Mapping[str, Any] | None = None,
+) -> Example:
+    """The example that asks for a record.
+
+    Args:
+        name: of the example.
+        view: the form, as it is met.
+        values: what the server should receive.
+        given: how it is told.
+        index: of the record.
+        options: of the task.
+        more: of its reference.
+    """
+    form, full = view.form, options.instructions == "full"
     return Example(
-        id=f"{form.name}-{index:03d}",
-        messages=messages(form, given, surface=options.surface, plan=options.plan, full=options.instructions == "full"),
-        gold=write_plan(gold_plan(view, values, options), view.form, options.plan),
+        id=name,
+        messages=messages(form, given, surface=options.surface, plan=options.plan, full=full),
+        gold=write_plan(gold_plan(view, values, options), form, options.plan),
         reference={
             "form": form.name,
             "index": index,
             "values": {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
-            "prefilled": prefilled,
-            "stars": stars,
+            "prefilled": dict(view.prefilled),
+            "stars": view.stars,
+            **(more or {}),
         },
         stratum=form.name,
     )

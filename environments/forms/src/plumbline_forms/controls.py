@@ -103,7 +103,7 @@ def _most_frequent(form: Form, records: Sequence[dict[str, Value]]) -> dict[str,
     entered = {name: value for name, value in best.items() if isinstance(value, str)}
     for rule in form.rules:
         if not rule.holds(entered):  # values that do not fit together would not be accepted: take one record's
-            best |= {name: records[0][name] for name in rule.names()}
+            best |= {name: records[0][name] for name in rule.names}
     return best
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from plumbline.errors import RecipeError
 from plumbline.recipe import Section, section
-from plumbline_forms.formfactory.table import NAMES, row_of
+from plumbline_forms.formfactory.checkout import NAMES, row_of
 from plumbline_forms.suite.catalogue import FORMS, RECORDS
 
 Probability = Annotated[float, Field(ge=0, le=1)]

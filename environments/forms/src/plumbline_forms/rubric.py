@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 
 from plumbline.records import Figure, Headline, Mistake, Score
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline_forms.executors.executor import Attempt, Execution
+from plumbline_forms.executors.executor import Execution
 from plumbline_forms.plans.actions import Action, Attach, Check, Fill, Plan, Select, Type
 from plumbline_forms.site.page import Entries, View
 from plumbline_forms.site.site import Submission, submission_of
@@ -164,41 +164,37 @@ def score(asked: Sequence[Expected], plan: Plan, execution: Execution, pages: in
     values: dict[str, float | None] = {"fields": 0.0, "exact": 0.0, "clean": 0.0}
     facts = {"submitted": float(submission is not None), "kept": 0.0, "economy": 0.0}
     kinds: dict[str, list[float]] = {}
-    if submission is None:
-        kinds = {one.field.kind: [0.0] for one in asked if not one.kept}
-    else:
-        need = needed(asked, pages)
-        values, facts["kept"] = _values(asked, submission, kinds)
-        facts["economy"] = 1 - min(1.0, wasted(plan, execution, need) / need)
-        values["clean"] = (1 - _CHANGES_TAKE * (1 - facts["kept"])) * (1 - _WASTE_TAKES * (1 - facts["economy"]))
-    extra = {KIND + kind: sum(worths) / len(worths) for kind, worths in sorted(kinds.items())}
-    return Score(total=RUBRIC.total(values), parts={**values, **facts, **extra}, rubric=RUBRIC.identity)
-
-
-def _values(
-    asked: Sequence[Expected], submission: Submission, kinds: dict[str, list[float]]
-) -> tuple[dict[str, float | None], float]:
-    """What of a submission pays, and the share that was kept; `kinds` collects the worth of every entry to be made."""
     paid = weight = 0.0
     changed, exact = 0, True
     for one in asked:
-        source: Entries = submission.files if one.field.kind == "file" else submission.entries
-        got = canonical(one.field, source.get(one.field.name, ()))
-        right = got == one.gold
+        got = _received(one, submission)
+        right = submission is not None and got == one.gold
         exact = exact and right
         if one.kept:
             changed += not right
             continue
         # A prefilled text may resemble the right one; leaving it there is nothing that was entered.
-        value = 1.0 if right else 0.0 if got == one.untouched else closeness(one, got)
+        nothing = submission is None or got == one.untouched
+        value = 1.0 if right else 0.0 if nothing else closeness(one, got)
         paid += one.weight * value
         weight += one.weight
         kinds.setdefault(one.field.kind, []).append(value)
-    values: dict[str, float | None] = {
-        "fields": paid / weight if weight else 0.0,
-        "exact": float(exact and bool(weight)),
-    }
-    return values, 1 - min(1.0, 2 * changed / max(len(asked), 1))
+    if submission is not None:
+        need = needed(asked, pages)
+        facts["kept"] = 1 - min(1.0, 2 * changed / max(len(asked), 1))
+        facts["economy"] = 1 - min(1.0, wasted(plan, execution, need) / need)
+        clean = (1 - _CHANGES_TAKE * (1 - facts["kept"])) * (1 - _WASTE_TAKES * (1 - facts["economy"]))
+        values = {"fields": paid / weight if weight else 0.0, "exact": float(exact and bool(weight)), "clean": clean}
+    extra = {KIND + kind: sum(worths) / len(worths) for kind, worths in sorted(kinds.items())}
+    return Score(total=RUBRIC.total(values), parts={**values, **facts, **extra}, rubric=RUBRIC.identity)
+
+
+def _received(one: Expected, submission: Submission | None) -> Canonical:
+    """What arrived for a field."""
+    entries: Entries = {}
+    if submission is not None:
+        entries = submission.files if one.field.kind == "file" else submission.entries
+    return canonical(one.field, entries.get(one.field.name, ()))
 
 
 def closeness(one: Expected, got: Canonical) -> float:
@@ -253,7 +249,8 @@ def seed_score(form: Form, values: Mapping[str, Value], plan: Plan, execution: E
     done = list(zip(plan.actions, execution.attempts, strict=False))
     if not done:
         return SEED_RUBRIC.score(dict.fromkeys(SEED_RUBRIC.names, 0.0))
-    ran = [action for action, attempt in done if _ran(action, attempt)]
+    # A click always counts as carried out, and an action on a page that is gone does, too.
+    ran = [action for action, attempt in done if attempt.status != "refused" or not isinstance(action, Fill)]
     claims = _claims(ran)
     wanted = {one.label: value for one in form.fields if (value := values.get(one.name)) is not None}
     alike = [_alike(value, claims.get(label.casefold(), [])) for label, value in wanted.items()]
@@ -265,11 +262,6 @@ def seed_score(form: Form, values: Mapping[str, Value], plan: Plan, execution: E
             "execution_completeness": len(ran) / len(plan.actions),
         }
     )
-
-
-def _ran(action: Action, attempt: Attempt) -> bool:
-    """Whether an action counts as carried out: a click always, and an action on a page that is gone, too."""
-    return attempt.status != "refused" or not isinstance(action, Fill)
 
 
 def _claims(actions: list[Action]) -> dict[str, list[str]]:
@@ -317,13 +309,11 @@ def mistakes_of(asked: Sequence[Expected], execution: Execution) -> list[Mistake
     submission = submission_of(execution.receipts)
     if submission is None:
         return [Mistake(what="the form", expected="sent, and accepted", received=_why_not(execution))]
-    found = []
-    for one in asked:
-        source = submission.files if one.field.kind == "file" else submission.entries
-        got = canonical(one.field, source.get(one.field.name, ()))
-        if got != one.gold:
-            found.append(Mistake(what=one.field.label, expected=_text(one.gold), received=_text(got)))
-    return found
+    return [
+        Mistake(what=one.field.label, expected=_text(one.gold), received=_text(got))
+        for one in asked
+        if (got := _received(one, submission)) != one.gold
+    ]
 
 
 def _why_not(execution: Execution) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from plumbline_forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, v
 from plumbline_forms.controls import controls
 from plumbline_forms.corruptions import misread, sloppily
 from plumbline_forms.executors.executor import Case, Execution, Executor
-from plumbline_forms.formfactory.scoring import fillable, strict, two_readings
 from plumbline_forms.options import FormsOptions, Sloppiness, read_options
 from plumbline_forms.plans.actions import Element, Plan, elements_of
 from plumbline_forms.plans.writer import read_plan
@@ -29,6 +28,8 @@ from plumbline_forms.site.page import View
 from plumbline_forms.site.site import Site, submission_of
 from plumbline_forms.suite.declaration import Value
 
+STRICT, FILLABLE = "strict", "fillable"
+"""FormFactory: two readings of a score, with the values that nobody could enter, and without them."""
 _KEPT = 4096
 """Examples whose preparation is remembered."""
 _MISREAD = 16
@@ -67,7 +68,7 @@ def open_executor(name: str, site: Site | None = None) -> Executor:
             from plumbline_forms.executors.direct import DirectExecutor
 
             return DirectExecutor(site)
-        from plumbline_forms.executors.browser.executor import BrowserExecutor
+        from plumbline_forms.executors.browser import BrowserExecutor
     except ImportError as error:
         extra = "forms" if name == "direct" else "browser"
         raise missing(f"the {name} executor", error, RecipeError, extra=extra) from error
@@ -83,7 +84,7 @@ class _Prepared:
     values: Mapping[str, Value]
     expected: tuple[Expected, ...]
     raw: tuple[Expected, ...] | None
-    """FormFactory: what is expected where values that nobody could enter count (`formfactory/scoring.py`)."""
+    """FormFactory: what is expected in the strict reading, where values that nobody could enter count as missed."""
     elements: tuple[Element, ...]
 
 
@@ -175,9 +176,11 @@ class FormsTask:
     def _score(self, prepared: _Prepared, plan: Plan, execution: Execution) -> Score:
         if self.options.rubric == "seed-v6":
             return rubric.seed_score(prepared.case.view.form, prepared.values, plan, execution)
-        if prepared.raw is not None:
-            return two_readings(prepared.expected, prepared.raw, plan, execution)
-        return rubric.score(prepared.expected, plan, execution, len(prepared.case.view.form.pages))
+        score = rubric.score(prepared.expected, plan, execution, len(prepared.case.view.form.pages))
+        if prepared.raw is None:
+            return score
+        strict = rubric.score(prepared.raw, plan, execution).total
+        return replace(score, readings={STRICT: strict, FILLABLE: score.total})
 
     def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
         """See `Replayable`."""
@@ -282,9 +285,9 @@ class FormsTask:
             for name in value
         )
         expected, raw = rubric.expected(view, values), None
-        if "unfillable" in example.reference:
-            raw = strict(view, values, example.reference)
-            expected = fillable(expected, example.reference)
+        if (unfillable := example.reference.get("unfillable")) is not None:
+            raw = rubric.expected(view, {**values, **{name: one["gold"] for name, one in unfillable.items()}})
+            expected = tuple(one for one in expected if one.field.name not in unfillable)
         prepared = _Prepared(example.reference, Case(view, files), values, expected, raw, elements_of(view.form))
         self._prepared[id(example.reference)] = prepared
         return prepared

@@ -8,6 +8,7 @@ chooses one option alone, `upload_file` replaces, and an action that fails ends 
 import copy
 import json
 import re
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
@@ -125,7 +126,7 @@ class FakeAgent:
     def _lines(self):
         tree = LexborHTMLParser(self.body.decode())
         nodes = tree.css_first("form").css("input,textarea,select,button") if tree.css_first("form") else []
-        places = {node.mem_id: control for node, control in zip(nodes, self.visit.model.controls, strict=True)}
+        places = {node.mem_id: control for node, control in zip(nodes, self.visit.now, strict=True)}
         return self._of(tree.body, places, 0)
 
     def _of(self, node, places, depth):
@@ -146,16 +147,16 @@ class FakeAgent:
 
     def _element(self, control):
         """The lines of a control."""
-        kind, visit, own = control.kind, self.visit, control.attributes
+        kind, own = control.kind, control.attributes
         tag = {"textarea": "textarea", "select": "select", "multiselect": "select", "button": "button"}.get(
             kind, "input"
         )
         told = {"type": "submit" if tag == "button" else kind if tag == "input" else ""}
         told |= {key: own.get(key, "") for key in ("name", "id", "placeholder", "aria-label", "title", "pattern")}
         if kind in {"checkbox", "radio"}:
-            told |= {"value": control.value, "checked": str(control.index in visit.ticked).lower()}
+            told |= {"value": control.value, "checked": str(control.checked).lower()}
         elif control.is_typed and kind != "password":
-            told["value"] = visit.text(control)[:100] + "..." * (len(visit.text(control)) > 100)
+            told["value"] = control.value[:100] + "..." * (len(control.value) > 100)
         if kind == "date":
             told |= {"format": "YYYY-MM-DD", "placeholder": told["placeholder"] or "YYYY-MM-DD"}
         if "required" in own:
@@ -170,9 +171,8 @@ class FakeAgent:
                 f"count={len(control.choices)},options={'|'.join([*texts, *more])})"
             )
         if kind == "multiselect":
-            chosen = visit.chosen.get(control.index, control.chosen)
             after = [
-                f"\t[{500 + place}]<option value={one.value} selected={str(place in chosen).lower()} />"
+                f"\t[{500 + place}]<option value={one.value} selected={str(place in control.chosen).lower()} />"
                 for place, one in enumerate(control.choices)
             ]
         if kind == "file":
@@ -215,7 +215,7 @@ class FakeAgent:
                 return "Scrolled down the page 1.0 pages"
             case "evaluate":
                 return self._script(values["code"])
-        control = self.visit.model.controls[values["index"] - FIRST]
+        control = self.visit.now[values["index"] - FIRST]
         if not self.visit.usable(control):
             return f"Failed: element index {values['index']} not available"
         return self._use(name, values, control)
@@ -230,13 +230,13 @@ class FakeAgent:
             wanted = values["text"].casefold()
             for place, one in enumerate(control.choices):
                 if wanted in {one.text.casefold(), one.value.casefold()}:
-                    self.visit.chosen[control.index] = (place,)
+                    self.visit.now[control.index] = replace(control, chosen=(place,))
                     return f"Selected dropdown option '{values['text']}' at index {values['index']}"
             return f"Failed: option with text or value '{values['text']}' not found"
         if name == "upload_file":
             assert values["path"] in self.files
             if control.index not in self.collects:
-                self.visit.attached.pop(control.index, None)
+                self.visit.now[control.index] = replace(control, files=())
             self.visit.apply(Put(control, values["path"].rpartition("/")[2]))
             return f"Uploaded file {values['path']} to element {values['index']}"
         assert name == "click", name

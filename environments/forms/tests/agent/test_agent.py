@@ -14,7 +14,7 @@ from plumbline.runs.cards import CARD, Card
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks import open_task
 from plumbline_forms.agent.opening import with_agents
-from plumbline_forms.agent.prompt import given_of
+from plumbline_forms.agent.scene import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
 from plumbline_forms.build import values_of
 from plumbline_forms.executors.executor import Execution

@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def browsers():
     """The two browser executors by name."""
-    from plumbline_forms.executors.browser.executor import BrowserExecutor
+    from plumbline_forms.executors.browser import BrowserExecutor
 
     found = {"browser": BrowserExecutor(), "in-page": BrowserExecutor(navigates=False)}
     yield found

@@ -46,7 +46,7 @@ def test_the_servers_receipts_are_the_same(browser, task):
 @pytest.fixture(scope="module", params=["browser", "in-page"])
 def foreign(request):
     """A browser executor and a direct one for pages that are not the site's own, and these pages."""
-    from plumbline_forms.executors.browser.executor import BrowserExecutor
+    from plumbline_forms.executors.browser import BrowserExecutor
 
     pages = Pages()
     executor = BrowserExecutor(Site(pages), navigates=request.param == "browser")

@@ -31,7 +31,7 @@ RECIPE = {
 
 @pytest.mark.parametrize("executor", ["browser", "in-page"])
 def test_rewards_come_from_a_browser_while_the_model_samples(executor, tmp_path, monkeypatch):
-    from plumbline_forms.executors.browser.executor import BrowserExecutor
+    from plumbline_forms.executors.browser import BrowserExecutor
 
     seen = []
     original = BrowserExecutor.run

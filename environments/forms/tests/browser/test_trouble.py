@@ -12,8 +12,8 @@ from environments.forms.tests.small import small_form
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
 from plumbline_forms.driver.chromium import VARIABLE, find_chromium
-from plumbline_forms.executors.browser.executor import BrowserExecutor
-from plumbline_forms.executors.executor import Case, Execution, Limits
+from plumbline_forms.executors.browser import BrowserExecutor
+from plumbline_forms.executors.executor import Case, Execution
 from plumbline_forms.plans.actions import Plan, Submit, Type
 from plumbline_forms.site.page import View
 from plumbline_forms.site.site import Response, Site
@@ -47,7 +47,7 @@ def children(marker):
 
 @pytest.mark.parametrize("marker", ["--type=renderer", "--proxy-server", "playwright"])
 def test_whatever_dies_the_next_plan_finds_it_alive(marker):
-    executor = BrowserExecutor(navigates=False, limits=Limits(seconds=5))
+    executor = BrowserExecutor(navigates=False, seconds=5)
     try:
         assert isinstance(executor.run(case(), [PLAN])[0], Execution)
         victims = children(marker)
@@ -61,7 +61,7 @@ def test_whatever_dies_the_next_plan_finds_it_alive(marker):
 
 
 def test_a_browser_that_dies_under_a_plan_is_tried_once_more():
-    executor = BrowserExecutor(limits=Limits(seconds=5))
+    executor = BrowserExecutor(seconds=5)
     long = Plan((*[Type("Notes", "x" * 500)] * 190, Submit()))
     try:
         executor.run(case(), [PLAN])
@@ -84,7 +84,7 @@ class Mute(Site):
 
 
 def test_a_site_that_stops_answering_is_a_counted_failure():
-    executor = BrowserExecutor(Mute(), Limits(seconds=0.5))
+    executor = BrowserExecutor(Mute(), 0.5)
     try:
         (result,) = executor.run(case(), [PLAN])
         assert isinstance(result, Failure)
@@ -109,7 +109,7 @@ class Hostile(Site):
 
 
 def visit(script, seconds=3.0):
-    executor = BrowserExecutor(Hostile(script), Limits(seconds=seconds))
+    executor = BrowserExecutor(Hostile(script), seconds)
     try:
         return executor.run(case(), [PLAN])[0]
     finally:

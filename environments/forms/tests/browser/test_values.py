@@ -7,7 +7,7 @@ import pytest
 from benchmarks.forms_differential import Pages
 from environments.forms.tests.pages import at_page
 from environments.forms.tests.test_values import VALUES
-from plumbline_forms.executors.browser.executor import BrowserExecutor
+from plumbline_forms.executors.browser import BrowserExecutor
 from plumbline_forms.plans.actions import Submit, Type
 from plumbline_forms.site.site import Site
 from plumbline_forms.values import UnreadPatternError, held, invalid, matches, sanitised, typed

@@ -11,8 +11,8 @@ import pytest
 from environments.forms.tests.formfactory.layout import STEMS, write_layout
 from plumbline.errors import DataError, RecipeError
 from plumbline.tasks import silent
+from plumbline_forms.formfactory.checkout import NAMES, ROWS
 from plumbline_forms.formfactory.importer import DriftWarning
-from plumbline_forms.formfactory.table import NAMES, ROWS
 from plumbline_forms.task import open_forms
 
 BENCHMARK = {"suite": "formfactory"}

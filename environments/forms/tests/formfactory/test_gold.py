@@ -3,11 +3,8 @@
 import pytest
 
 from plumbline.errors import DataError
-from plumbline_forms.formfactory.brackets import bracket
-from plumbline_forms.formfactory.documents import split_documents
-from plumbline_forms.formfactory.gold import read_gold
-from plumbline_forms.formfactory.table import row_of
-from plumbline_forms.formfactory.values import Resolved, resolve_value
+from plumbline_forms.formfactory.checkout import row_of, split_documents
+from plumbline_forms.formfactory.gold import Resolved, bracket, read_gold, resolve_value
 from plumbline_forms.suite.declaration import Field, Option
 
 SLOTS = ("Early (7:00 AM - 11:00 AM)", "Late (2:00 PM - 6:00 PM)")

@@ -8,11 +8,10 @@ from environments.forms.tests.formfactory.layout import PAGES
 from plumbline_forms.executors.direct import DirectExecutor, Entry, encode
 from plumbline_forms.executors.executor import Case
 from plumbline_forms.executors.page import parse_page
-from plumbline_forms.formfactory.hosting import Hosted
-from plumbline_forms.formfactory.pages import local_page
+from plumbline_forms.formfactory.hosting import Hosted, local_page
 from plumbline_forms.plans.actions import Attach, Check, Plan, Select, Submit, Type
 from plumbline_forms.site.page import View
-from plumbline_forms.site.site import MAX_RECEIPTS, Site
+from plumbline_forms.site.site import MAX_RECEIPTS, Response, Site
 
 
 @pytest.fixture
@@ -168,22 +167,12 @@ def test_a_form_that_a_script_builds_is_ported(task, site):
     assert result.receipts[0].entries["page_type"] == ("Garden Grant",)
 
 
-class _Redirecting:
-    """An app that answers with a redirect, or not at all."""
-
-    def __init__(self, reply):
-        self.reply = reply
-
-    def post(self, path, content_type, body):
-        return self.reply
-
-
 def test_a_redirect_is_a_form_taken(task):
-    from plumbline_forms.formfactory.app import Reply
+    def ask(path, **request):
+        return Response(302, b"moved", {"content-type": "text/html"}), {"fullName": ("A",)}, {}
 
     view = View(task.forms["account-opening"])
-    reply = Reply(302, "text/html", b"moved", {"fullName": ("A",)})
-    taken = Hosted(_Redirecting(reply), {}).take(view, "", b"")
+    taken = Hosted(ask, {}).take(view, "", b"")
     assert taken.refused == ""
     assert (taken.response.status, taken.response.body) == (200, b"moved")
     assert "location" not in taken.response.headers

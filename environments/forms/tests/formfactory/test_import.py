@@ -5,9 +5,10 @@ import pytest
 from benchmarks.formfactory_figures import levels_table, notes_table, rewards_table
 from plumbline.api import check_task
 from plumbline.errors import DataError, RecipeError
+from plumbline.seeds import generator
+from plumbline_forms.build import deal
 from plumbline_forms.driver.chromium import find_chromium, import_playwright
-from plumbline_forms.formfactory.importer import deal
-from plumbline_forms.formfactory.table import row_of
+from plumbline_forms.formfactory.checkout import row_of
 
 STUCK = {"A13-002", "A15-001", "B13-002"}
 """Examples of the layout with a value that nobody could enter."""
@@ -106,7 +107,7 @@ def test_forms_are_held_out_whole(open_layout, examples, splits):
 
 @pytest.mark.parametrize(("records", "sizes"), [(50, (40, 5, 5)), (40, (32, 4, 4))])
 def test_the_deal(records, sizes):
-    one, other = (deal(row_of(name), range(records), 42) for name in ("A11", "A13"))
+    one, other = (deal(range(records), generator(42, "formfactory", "split", name)) for name in ("A11", "A13"))
     assert tuple(len(one[split]) for split in ("train", "val", "test")) == sizes
     assert sorted(index for members in one.values() for index in members) == list(range(records))
     assert one["test"] != other["test"]

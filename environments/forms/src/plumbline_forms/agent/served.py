@@ -19,21 +19,19 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from plumbline.records import Message, Request
 from plumbline.serve.served import Asked, Piece, Served
-from plumbline_forms.agent.acts import Acted, act_on
-from plumbline_forms.agent.memory import Memory, memory_of
-from plumbline_forms.agent.output import Act, actions_of, schema_of, write_output
-from plumbline_forms.agent.prompt import first_prompt, form_of, further_prompt, why_not_sent
-from plumbline_forms.agent.state import Scene, is_step, read_scene
+from plumbline_forms.agent.acts import MARK, Act, Acted, act_on, actions_of, schema_of, write_output
+from plumbline_forms.agent.scene import Scene, form_of, further_prompt, given_of, is_step, read_scene, why_not_sent
 from plumbline_forms.executors.executor import Attempt
 from plumbline_forms.executors.operations import Target, find
 from plumbline_forms.plans.actions import Done, Fill, Navigate, Plan, Submit, elements_of
 from plumbline_forms.plans.vocabulary import folded
 from plumbline_forms.plans.writer import read_plan
+from plumbline_forms.prompts import messages as prompt
 
 _MOST_KEPT, _SECONDS = 1024, 3600.0
 """Plans that are kept at once, and how long after they were last used."""
@@ -53,31 +51,81 @@ class Planning:
     plan: Literal["steps", "agent"] = "steps"
     full: bool = True
     """Whether its prompts describe the plan language and the controls (`task.options.instructions: full`)."""
-    language: str | None = None
-    """Of the forms; None goes by the task."""
-    actions: int = 4
-    """Of a step, where the agent does not say how many it carries out."""
     attempts: int = 3
     """Plans for one page."""
 
 
-@dataclass(slots=True)
-class _Course:
-    """What the planner said, and what was found out about it since."""
+# -- how far a plan has come, as a line in the `memory` of every answer ----------------------------------------------
+
+_LINE = re.compile(
+    r"Plan ([0-9a-f]{12}): sent ([\d+ ]*)of (\d+), next (\d+), page ([0-9a-f]{8})(, prepared)?(?:, looked (\d+))?\."
+)
+_WENT_WELL = ("Typed ", "Selected dropdown option ", "Clicked ", "Uploaded file ", "Sent keys", "Navigated to ", MARK)
+"""What the agent writes of an action that went well begins like this; of others it writes what was wrong."""
+_RESULT = re.compile(rf"^(?:{'|'.join(_WENT_WELL)})", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where an answer left a plan."""
 
     id: str
-    chat: Sequence[Message]
-    answer: str
-    plan: Plan
+    sent: tuple[tuple[int, ...], ...]
+    """Numbers of the plan's actions, those together that were one action of the agent's."""
+    total: int
+    next: int
+    page: str
+    """Stands for the page that was open."""
+    prepared: bool = False
+    """Whether the page was made ready for the next action."""
+    looked: int = 0
+    """How often it was scrolled in search of what the next action is about."""
+    results: str = ""
+    """What the agent says became of the actions."""
+
+    def text(self) -> str:
+        """The line."""
+        sent = "".join("+".join(map(str, group)) + " " for group in self.sent)
+        more = ", prepared" * self.prepared + (f", looked {self.looked}" if self.looked else "")
+        return f"Plan {self.id}: sent {sent}of {self.total}, next {self.next}, page {self.page}{more}."
+
+    @property
+    def went_well(self) -> int:
+        """How many of the agent's actions went well; it stops at the first that does not."""
+        return len(_RESULT.findall(self.results))
+
+
+def memory_of(history: str) -> Memory | None:
+    """The last line in an agent's history that is one of ours."""
+    found = [*_LINE.finditer(history)][-1:]
+    if not found:
+        return None
+    key, sent, total, following, page, prepared, looked = found[0].groups()
+    groups = tuple(tuple(map(int, filter(None, group.split("+")))) for group in sent.split())
+    results = history[found[0].end() :]
+    return Memory(key, groups, int(total), int(following), page, bool(prepared), int(looked or 0), results)
+
+
+# -- planner ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Course:
+    """What the planner said of a page, and what was found out about it since."""
+
     start: str
     """The form's address."""
-    attempt: int
-    pages: int
     lines: frozenset[str]
-    """Texts of the page when it was planned: what comes later is what the page says to the plan."""
+    """Texts of the page when it was planned first: what comes later is what the page says to the plan."""
     prefilled: bool
-    finish: str
-    planner: Mapping[str, Any]
+    pages: int
+    attempt: int = 0
+    id: str = ""
+    chat: Sequence[Message] = ()
+    answer: str = ""
+    plan: Plan = Plan(())  # noqa: RUF009 - it cannot be changed
+    finish: str = ""
+    planner: Mapping[str, Any] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     """By the number of an action why it came to nothing."""
     used: float = 0.0
@@ -93,14 +141,6 @@ class _Step:
     facts: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Dealt:
-    """Actions of the agent, and the numbers of the plan's that they are."""
-
-    acts: tuple[Act, ...]
-    sent: tuple[tuple[int, ...], ...] = ()
-
-
 class AgentServed(Served):
     """See `Served`: answers the steps of a browser agent; `Planning` says how its planner is asked."""
 
@@ -113,7 +153,7 @@ class AgentServed(Served):
         """See `Served`: of what the planner is asked for the page, not of the agent's own instructions."""
         if not is_step(messages):
             return self.planner.prompt_length(messages)
-        return self.planner.prompt_length(self._prompt(read_scene(messages, self.planning.language)))
+        return self.planner.prompt_length(self._prompt(read_scene(messages)))
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `Served`: one piece, which conforms to the request's schema.
@@ -123,11 +163,13 @@ class AgentServed(Served):
             RecipeError: the schema is none of `AgentOutput`.
         """
         chat = asked.request.messages
-        scene = await asyncio.to_thread(read_scene, chat, self.planning.language)
+        scene = await asyncio.to_thread(read_scene, chat)
         schema = schema_of(chat, asked.schema)
         offered = actions_of(schema)
         step = await self._step(scene, offered, asked)
-        brain = {"evaluation_previous_goal": _evaluation(step.facts), "memory": step.memory, "next_goal": step.goal}
+        failed = step.facts.get("failed")
+        evaluation = f"{len(failed)} actions of the plan came to nothing." if failed else "As planned."
+        brain = {"evaluation_previous_goal": evaluation, "memory": step.memory, "next_goal": step.goal}
         yield Piece(text=write_output(schema, brain, step.acts), finish="stop", facts={"agent": step.facts})
 
     async def close(self) -> None:
@@ -147,7 +189,7 @@ class AgentServed(Served):
                 return _on_the_way(scene)
             if only_done:
                 return _done(None, 1, scene, received=False)
-            course = await self._ask(scene, self._prompt(scene), asked, None)
+            course = await self._ask(scene, asked, 1)
             if memory is not None and memory.total == len(course.plan.actions):
                 begin = memory.next  # the plan was lost with a restart, and the planner said the same again
             memory = None
@@ -166,50 +208,42 @@ class AgentServed(Served):
             further = course.attempt < self.planning.attempts if refused or not sent else course.pages < _MOST_PAGES
             if only_done or not further:
                 return _done(course, begin, scene, received=False)
-            course = await self._next(course, scene, asked, is_page=sent and not refused)
+            if sent and not refused:
+                course = await self._ask(scene, asked, course.pages + 1)
+            else:
+                course = await self._ask(scene, asked, course.pages, course)
             begin, memory = 1, None
 
-    async def _next(self, course: _Course, scene: Scene, asked: Asked, *, is_page: bool) -> _Course:
-        """Ask for the page that came, or once more for the one that did not take the plan."""
-        if is_page:
-            return await self._ask(
-                scene, self._prompt(scene), asked, replace(course, attempt=0, pages=course.pages + 1)
-            )
-        reasons = [course.failed.get(number, "") for number in range(1, len(course.plan.actions) + 1)]
-        further = further_prompt(scene, form_of(scene), reasons, course.lines, prefilled=course.prefilled)
-        chat = [*course.chat, Message(role="assistant", content=course.answer), further]
-        return await self._ask(scene, chat, asked, course)
-
     def _prompt(self, scene: Scene) -> list[Message]:
-        return first_prompt(scene, form_of(scene), plan=self.planning.plan, full=self.planning.full)
+        given, surface = given_of(scene.task)
+        return prompt(form_of(scene), given, surface=surface, plan=self.planning.plan, full=self.planning.full)
 
-    async def _ask(self, scene: Scene, chat: list[Message], asked: Asked, before: _Course | None) -> _Course:
-        """Ask the planner, and keep what it says under a new id."""
-        attempt = before.attempt + 1 if before else 1
+    async def _ask(self, scene: Scene, asked: Asked, page: int, before: _Course | None = None) -> _Course:
+        """Ask the planner for this page, or once more for one that did not take the plan before.
+
+        What it says is kept under a new id.
+        """
+        if before is None:
+            prefilled = any(one.value for one in scene.page.controls if one.is_typed)
+            before, chat = _Course(scene.url, frozenset(scene.lines), prefilled, page), self._prompt(scene)
+        else:
+            reasons = [before.failed.get(number, "") for number in range(1, len(before.plan.actions) + 1)]
+            further = further_prompt(scene, reasons, before.lines, prefilled=before.prefilled)
+            chat = [*before.chat, Message(role="assistant", content=before.answer), further]
+        attempt = before.attempt + 1
         request = Request((*asked.request.key, "plan", attempt), chat, asked.request.sampling)
         # Its answers end where they did in training, and not where the agent's own would be cut off.
         said = None if asked.said is None else {key: value for key, value in asked.said.items() if key != "max_tokens"}
         text, last = "", Piece()
         pieces = self.planner.answer(replace(asked, request=request, schema=None, name="", said=said))
-        async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], pieces)) as coming:
-            async for last in coming:
+        async with contextlib.aclosing(pieces):
+            async for last in pieces:
                 text += last.text
-        plan = read_plan(text, elements_of(form_of(scene)))
-        course = _Course(
-            id=secrets.token_hex(6),
-            chat=chat,
-            answer=text,
-            plan=plan,
-            start=before.start if before and attempt > 1 else scene.url,
-            attempt=attempt,
-            pages=before.pages if before else 1,
-            lines=before.lines if before and attempt > 1 else frozenset(scene.lines),
-            prefilled=before.prefilled if before and attempt > 1 else _is_prefilled(scene),
-            finish=str(last.finish),
-            planner=last.facts,
-        )
-        self._courses[course.id] = course
-        return self._course(course.id) or course
+        plan, key = read_plan(text, elements_of(form_of(scene))), secrets.token_hex(6)
+        course = replace(before, id=key, chat=chat, answer=text, plan=plan, attempt=attempt, failed={})
+        course.finish, course.planner = str(last.finish), last.facts
+        self._courses[key] = course
+        return self._course(key) or course
 
     def _course(self, key: str) -> _Course | None:
         """What is kept under a key; what was not used for long, and what is too much, is forgotten."""
@@ -228,16 +262,22 @@ class AgentServed(Served):
         self, course: _Course, begin: int, memory: Memory | None, scene: Scene, offered: Mapping[str, Any] | None
     ) -> _Step | None:
         """The next actions of a plan, as many as the agent takes; None where none is left that can be carried out."""
-        actions, most = course.plan.actions, scene.most_actions or self.planning.actions
+        actions, most = course.plan.actions, scene.most_actions
+
+        def step(acts: Sequence[Act], following: int, *, prepared: bool = False, looked: int = 0) -> _Step:
+            there = Memory(course.id, tuple(sent), len(actions), following, _page(scene), prepared, looked)
+            goal = "Fill in the form." if following <= len(actions) else "See whether the form was received."
+            return _Step(acts, there.text(), goal, _facts(course, following, scene))
+
+        acts: list[Act] = []
+        sent: list[tuple[int, ...]] = []
         was_loaded = memory is not None and memory.prepared
         if begin == 1 and course.attempt > 1 and not was_loaded and not isinstance(actions[0], Navigate):
             # A further attempt is asked for with the words that the form is as it was at first.
-            return _written(course, _Dealt((_load(course),)), 1, scene, prepared=True)
+            return step([_load(course)], 1, prepared=True)
         is_head = memory is not None and memory.next == begin
         prepared = is_head and memory is not None and memory.prepared
         looked = memory.looked if is_head and memory is not None else 0
-        acts: list[Act] = []
-        sent: list[tuple[int, ...]] = []
         number, prepares = begin, False
         while number <= len(actions) and len(acts) < most and not isinstance(actions[number - 1], Done):
             if isinstance(action := actions[number - 1], Navigate):
@@ -248,7 +288,7 @@ class AgentServed(Served):
                 if acted.status == "not found" and acts:
                     break  # it may come to be shown by what is done now
                 if acted.status == "not found" and (look := _look(scene, offered, looked if number == begin else 0)):
-                    return _written(course, _Dealt((look[0],)), number, scene, looked=look[1])
+                    return step([look[0]], number, looked=look[1])
                 course.failed[number] = acted.reason
                 number += 1
                 continue
@@ -258,18 +298,7 @@ class AgentServed(Served):
             number, prepares = number + acted.taken, acted.prepares
             if acted.ends:
                 break
-        dealt = _Dealt(tuple(acts), tuple(sent))
-        return _written(course, dealt, number, scene, prepared=prepares) if acts else None
-
-
-def _written(
-    course: _Course, dealt: _Dealt, number: int, scene: Scene, *, prepared: bool = False, looked: int = 0
-) -> _Step:
-    """An answer, with the memory that the next one goes by."""
-    total = len(course.plan.actions)
-    memory = Memory(course.id, dealt.sent, total, number, _page(scene), prepared=prepared, looked=looked).text()
-    goal = "Fill in the form." if number <= total else "See whether the form was received."
-    return _Step(dealt.acts, memory, goal, _facts(course, number, scene))
+        return step(acts, number, prepared=prepares) if acts else None
 
 
 # -- what became of the last step --------------------------------------------------------------------------------
@@ -324,10 +353,6 @@ def _is_received(scene: Scene, *, over: bool) -> bool:
 def _fields(scene: Scene) -> list[str]:
     """What the controls that can be filled in are called."""
     return [one.group or one.label or one.name for one in scene.page.controls if one.kind not in {"button", "hidden"}]
-
-
-def _is_prefilled(scene: Scene) -> bool:
-    return any(one.value for one in scene.page.controls if one.is_typed)
 
 
 def _page(scene: Scene) -> str:
@@ -403,9 +428,3 @@ def _facts(course: _Course, number: int, scene: Scene) -> dict[str, Any]:
         "planner_finish": course.finish,
         "planner": dict(course.planner),
     }
-
-
-def _evaluation(facts: Mapping[str, Any]) -> str:
-    """The answer's own word on the step before."""
-    failed = facts.get("failed") or {}
-    return f"{len(failed)} actions of the plan came to nothing." if failed else "As planned."

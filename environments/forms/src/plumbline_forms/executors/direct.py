@@ -6,15 +6,15 @@ import mimetypes
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote_plus, urljoin, urlsplit
 
 from plumbline.records import Failure
 from plumbline_forms.executors import operations as does
-from plumbline_forms.executors.executor import OK, Attempt, Case, Execution, Limits
+from plumbline_forms.executors.executor import OK, SECONDS, STEPS, Attempt, Case, Execution
 from plumbline_forms.executors.operations import form_ahead, resolve
 from plumbline_forms.executors.page import URLENCODED, Control, FormOwner, PageModel, parse_page
-from plumbline_forms.plans.actions import Action, Done, Plan
+from plumbline_forms.plans.actions import Action, Plan
 from plumbline_forms.site.site import Site
 from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
 
@@ -122,19 +122,13 @@ class Visit:
 
     def __init__(self, model: PageModel) -> None:
         self.model = model
-        self.texts: dict[int, str] = {}
-        self.ticked = {control.index for control in model.controls if control.checked}
-        self.chosen: dict[int, tuple[int, ...]] = {}
-        self.attached: dict[int, tuple[str, ...]] = {}
+        self.now = list(model.controls)
+        """The controls with what they hold, by their place."""
         self.edited: set[int] = set()
         self.last: Control | None = None
         """The control that was used last: it has the focus."""
 
     # -- what is on the page ------------------------------------------------------------------------------------
-
-    def text(self, control: Control) -> str:
-        """What a typed control holds."""
-        return self.texts.get(control.index, control.value)
 
     def enabled(self, control: Control) -> bool:
         """Whether a control is not disabled; only such controls are checked and sent."""
@@ -156,29 +150,18 @@ class Visit:
         condition = self.model.conditions[place]
         return any(
             value in condition.values
-            for control in self.model.controls
+            for control in self.now
             if control.name == condition.name and not control.disabled
             if all(self._shown(outer, above | {place}) for outer in control.conditions)
-            for value in self._values(control)
+            for value in control.sent
         )
-
-    def _values(self, control: Control) -> tuple[str, ...]:
-        """What a control contributes to the form."""
-        if control.kind in {"checkbox", "radio"}:
-            return (control.value,) if control.index in self.ticked else ()
-        if control.kind in {"select", "multiselect"}:
-            chosen = self.chosen.get(control.index, control.chosen)
-            return tuple(control.choices[place].value for place in chosen if not control.choices[place].disabled)
-        if control.kind == "file":
-            return self.attached.get(control.index, ())
-        return (self.text(control),)
 
     # -- operations ---------------------------------------------------------------------------------------------
 
     def apply(self, operation: does.Enter | does.Choose | does.Tick | does.Put | does.Touch | does.Push) -> Attempt:
         """Do to a control what an operation asks for."""
-        control = operation.control
-        place = control.index
+        place = operation.control.index
+        control = self.now[place]
         if not self.usable(control):
             return _hidden(control)
         self.last = control
@@ -186,34 +169,31 @@ class Visit:
             case does.Enter(_, text, clear):
                 self.edited.add(place)
                 entered = typed(control.kind, text, self.model.language)
-                before = "" if clear or control.kind in PICKED else self.text(control)
+                before = "" if clear or control.kind in PICKED else control.value
                 result = held(control.kind, before + entered.value, control.attributes)
-                self.texts[place] = result.value
+                self.now[place] = replace(control, value=result.value)
                 if entered.refused or result.refused:
                     return Attempt("refused", f"{control.called} takes no such {control.kind}")
             case does.Choose(_, option, on) if control.kind == "multiselect":
-                there = self.chosen.get(place, control.chosen)
-                self.chosen[place] = tuple(sorted({*there, option} if on else {*there} - {option}))
+                there = {*control.chosen, option} if on else {*control.chosen} - {option}
+                self.now[place] = replace(control, chosen=tuple(sorted(there)))
             case does.Choose(_, option):
-                self.chosen[place] = (option,)
+                self.now[place] = replace(control, chosen=(option,))
             case does.Tick(_, on):
-                ticks = place not in self.ticked if on is None else on
-                if control.kind == "radio":
-                    self.ticked -= {one.index for one in self._group(control)}
-                (self.ticked.add if ticks else self.ticked.discard)(place)
+                for one in self._group(control) if control.kind == "radio" else ():
+                    self.now[one.index] = replace(one, checked=False)
+                self.now[place] = replace(control, checked=not control.checked if on is None else on)
             case does.Put(_, name):
-                several = self.attached.get(place, ()) if "multiple" in control.attributes else ()
-                self.attached[place] = (*(one for one in several if one != name), name)
+                several = control.files if "multiple" in control.attributes else ()
+                self.now[place] = replace(control, files=(*(one for one in several if one != name), name))
             case does.Push() if control.does == "reset" and control.form is not None:
                 for one in self._of(control.form):
-                    for state in (self.texts, self.chosen, self.attached):
-                        state.pop(one.index, None)
-                    (self.ticked.add if one.checked else self.ticked.discard)(one.index)
+                    self.now[one.index] = self.model.controls[one.index]
                     self.edited.discard(one.index)
         return OK
 
     def _of(self, form: int | None) -> list[Control]:
-        return [control for control in self.model.controls if control.form == form]
+        return [control for control in self.now if control.form == form]
 
     def _group(self, radio: Control) -> list[Control]:
         """The radio buttons of which one can be checked."""
@@ -259,21 +239,20 @@ class Visit:
         if control.kind == "radio":
             group = self._group(control)
             required = bool(control.name) and any("required" in one.attributes for one in group)
-            return "missing" if required and not any(one.index in self.ticked for one in group) else ""
+            return "missing" if required and not any(one.checked for one in group) else ""
         if required and self._missing(control):
             return "missing"
         if not control.is_typed:
             return ""
-        return invalid(control.kind, self.text(control), control.attributes, edited=control.index in self.edited)
+        return invalid(control.kind, control.value, control.attributes, edited=control.index in self.edited)
 
     def _missing(self, control: Control) -> bool:
         """Whether a control is empty. An option without a value is a choice, unless it is the list's placeholder."""
         if control.kind == "select":
-            chosen = self.chosen.get(control.index, control.chosen)
-            return not chosen or (chosen == (0,) and control.placeholder)
+            return not control.chosen or (control.chosen == (0,) and control.placeholder)
         if control.kind == "multiselect":
-            return not self.chosen.get(control.index, control.chosen)
-        return not any(self._values(control)) and control.index not in self.ticked
+            return not control.chosen
+        return not any(control.sent) and not control.checked
 
     def entries(self, form: int = 0, button: Control | None = None) -> list[Entry]:
         """What a browser would send: the entry list of a form, with its button."""
@@ -286,13 +265,10 @@ class Visit:
                 entries += [Entry(f"{prefix}x", "0"), Entry(f"{prefix}y", "0")]
             if not control.name or control.does == "image":
                 continue
-            values = self._values(control)
             if control.kind == "file":
-                entries += [Entry(control.name, value, is_file=True) for value in values or ("",)]
-            elif control.kind == "button":
-                entries.append(Entry(control.name, control.value))
+                entries += [Entry(control.name, value, is_file=True) for value in control.files or ("",)]
             else:
-                entries += [Entry(control.name, value) for value in values]
+                entries += [Entry(control.name, value) for value in control.sent]
         return entries
 
 
@@ -309,9 +285,9 @@ class DirectExecutor:
     name = "direct"
     at_once = 1
 
-    def __init__(self, site: Site | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, site: Site | None = None, seconds: float = SECONDS) -> None:
         self.site = site if site is not None else Site()
-        self.limits = limits if limits is not None else Limits()
+        self.seconds = seconds
 
     def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """See `Executor.run`."""
@@ -327,15 +303,14 @@ class DirectExecutor:
     def _carried_out(self, case: Case, plan: Plan) -> tuple[Execution, list[tuple[bytes, Visit]]]:
         session = _Session(self.site, case)
         attempts: list[Attempt] = []
-        until, cut = time.monotonic() + self.limits.seconds, False
+        until, cut = time.monotonic() + self.seconds, False
         try:
             session.load(session.base)
-            for place, action in enumerate(plan.actions):
-                if cut := len(attempts) >= self.limits.steps or time.monotonic() > until:
+            actions = plan.carried_out()
+            for place in range(len(actions)):
+                if cut := place >= STEPS or time.monotonic() > until:
                     break
-                attempts.append(session.act(plan.actions[place:], case, self.limits))
-                if isinstance(action, Done):
-                    break
+                attempts.append(session.act(actions[place:], case))
             receipts = self.site.receipts(session.episode)
         finally:
             self.site.close(session.episode)
@@ -356,11 +331,11 @@ class _Session(Tab):
         self.named: Control | None = None
         self.visits.append((self.html, self.visit))
 
-    def act(self, actions: Sequence[Action], case: Case, limits: Limits) -> Attempt:
+    def act(self, actions: Sequence[Action], case: Case) -> Attempt:
         """Carry out the first of the actions that are left."""
         model = self.visit.model
         near = form_ahead(actions, model, self.named)
-        found = resolve(actions[0], model, case.view.form.path, case.files, limits, near)
+        found = resolve(actions[0], model, case.view.form.path, case.files, near)
         self.named = getattr(found, "control", self.named)
         match found:
             case does.Send(button):

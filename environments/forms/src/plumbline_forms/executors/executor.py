@@ -16,16 +16,9 @@ from plumbline_forms.site.site import Receipt, Site
 Status = Literal["ok", "not found", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one plan may use up."""
-
-    steps: int = 200
-    """Actions; the rest of a longer plan is not carried out."""
-    value: int = 10_000
-    """Characters of one typed text; a longer one is refused."""
-    seconds: float = 20.0
-    """Of one plan; an executor that waits for a browser gives up then."""
+STEPS, VALUE, SECONDS = 200, 10_000, 20.0
+"""What one plan may use up: actions (the rest of a longer plan is not carried out), characters of a typed text (a
+longer one is refused), and seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from plumbline_forms.executors.executor import OK, Attempt, Limits
+from plumbline_forms.executors.executor import OK, VALUE, Attempt
 from plumbline_forms.executors.page import Control, PageModel
 from plumbline_forms.plans import actions as plan
 from plumbline_forms.plans.actions import Action
@@ -22,10 +22,9 @@ from plumbline_forms.values import PICKED, TYPED
 # -- which control a label means --------------------------------------------------------------------------------------
 # Which control a label means: as a user would look for it, and never by a guess between two.
 #
-# In this order: the label as it is written, the label without punctuation and accents, the control's own name, and at
-# last all words of what was asked for among the words of exactly one label.
+# In this order: the label as it is written, the label without punctuation and accents, the control's own name, its
+# further names, and at last all words of what was asked for among the words of exactly one label.
 
-_WORDS = re.compile(r"[^\W_]+")
 RADIOS, BOXES, OPTION = "radio group", "box group", "option"
 """Kinds of targets beside the kinds of controls: groups, and one option of a group by its own text."""
 
@@ -37,12 +36,6 @@ class Target:
     kind: str
     label: str
     members: tuple[Control, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Index:
-    targets: tuple[Target, ...]
-    stages: tuple[Mapping[str, tuple[Target, ...]], ...]
 
 
 def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None = None) -> Target | str:
@@ -57,9 +50,9 @@ def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None =
     Returns:
         The target, or why there is none.
     """
-    index = _index(model)
+    targets, stages = _index(model)
     other: Target | None = None
-    for stage, key in zip(index.stages, (folded(label), loose(label), loose(label)), strict=True):
+    for stage, key in zip(stages, (folded(label), *[loose(label)] * 3), strict=True):
         found = stage.get(key, ()) if key else ()
         fitting = _nearest([target for target in found if target.kind in kinds], near)
         if len(fitting) == 1:
@@ -67,11 +60,15 @@ def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None =
         if fitting:
             return f"several controls are called {label[:60]!r}"
         other = other or (found[0] if len(found) == 1 else None)
-    if other is None:
-        close = _by_words(index, label, kinds)
-        if close is not None:
-            return close
+    words = _words(label) if len(folded(label)) > 3 else set()
+    if other is None and words:
+        close = [target for target in targets if target.kind in kinds and words <= _words(target.label)]
+        other = close[0] if len(close) == 1 else None
     return other or f"nothing is called {label[:60]!r}"
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", folded(text)))
 
 
 def _nearest(targets: list[Target], near: int | None) -> list[Target]:
@@ -84,8 +81,8 @@ def _nearest(targets: list[Target], near: int | None) -> list[Target]:
 
 def namesakes(model: PageModel, label: str) -> tuple[Target, ...]:
     """The targets with exactly this label or name."""
-    stages, key = _index(model).stages, loose(label)
-    return stages[1].get(key) or stages[2].get(key, ()) if key else ()
+    (_, (_, rough, names, _)), key = _index(model), loose(label)
+    return rough.get(key) or names.get(key, ()) if key else ()
 
 
 def find_button(model: PageModel, label: str, near: int | None = None, *, whole: bool = False) -> Control | str:
@@ -101,13 +98,12 @@ def find_button(model: PageModel, label: str, near: int | None = None, *, whole:
         The button, or why there is none.
     """
     buttons = [one for one in model.controls if one.kind == "button"]
-    words = set(_WORDS.findall(folded(label)))
     found: list[Control] = []
     stages: tuple[Callable[[Control], bool], ...] = (
         lambda one: folded(one.label) == folded(label),
         lambda one: loose(one.label) == loose(label),
         lambda one: loose(label) in map(loose, one.aliases),
-        lambda one: not whole and words <= set(_WORDS.findall(folded(one.label))),
+        lambda one: not whole and _words(label) <= _words(one.label),
     )
     for fits in stages:
         if found := [one for one in buttons if loose(label) and fits(one)]:
@@ -119,53 +115,36 @@ def find_button(model: PageModel, label: str, near: int | None = None, *, whole:
     return f"{'several buttons are' if targets else 'no button is'} called {label[:60]!r}"
 
 
-def _by_words(index: _Index, label: str, kinds: frozenset[str]) -> Target | None:
-    wanted = set(_WORDS.findall(folded(label)))
-    if not wanted or len(folded(label)) < 4:
-        return None
-    close = [
-        target
-        for target in index.targets
-        if target.kind in kinds and wanted <= set(_WORDS.findall(folded(target.label)))
-    ]
-    return close[0] if len(close) == 1 else None
+Targets = tuple[Target, ...]
 
 
 @lru_cache(maxsize=512)
-def _index(model: PageModel) -> _Index:
-    targets = tuple(_targets(model))
-    exact: dict[str, list[Target]] = {}
-    rough: dict[str, list[Target]] = {}
-    names: dict[str, list[Target]] = {}
-    for target in targets:
-        first = target.members[0]
-        if target.kind == OPTION or (first.group if target.kind in {RADIOS, BOXES} else first.label):
-            exact.setdefault(folded(target.label), []).append(target)
-            rough.setdefault(loose(target.label), []).append(target)
-        if target.kind not in {OPTION, "button"}:
-            names.setdefault(loose(first.name), []).append(target)
-    stages = tuple({key: tuple(found) for key, found in stage.items()} for stage in (exact, rough, names))
-    return _Index(targets, stages)
-
-
-def _targets(model: PageModel) -> list[Target]:
+def _index(model: PageModel) -> tuple[Targets, tuple[Mapping[str, Targets], ...]]:
+    """The targets of a page, and what they are called: their labels, the same without punctuation, names, aliases."""
     targets: list[Target] = []
     groups: dict[tuple[str, int | None, str], list[Control]] = {}
     for control in model.controls:
-        if control.kind == "hidden":
-            continue
         if control.kind in {"radio", "checkbox"}:
             groups.setdefault((control.kind, control.form, control.name), []).append(control)
-        else:
+        elif control.kind != "hidden":
             targets.append(Target(control.kind, control.label or control.name, (control,)))
     for (kind, _, name), members in groups.items():
         if kind == "checkbox" and len(members) == 1 and not members[0].group:
             targets.append(Target("checkbox", members[0].label or name, (members[0],)))
             continue
-        group = RADIOS if kind == "radio" else BOXES
-        targets.append(Target(group, members[0].group or name, tuple(members)))
+        targets.append(Target(RADIOS if kind == "radio" else BOXES, members[0].group or name, tuple(members)))
         targets += [Target(OPTION, member.label or member.value, (member,)) for member in members]
-    return targets
+    stages: tuple[dict[str, Targets], ...] = ({}, {}, {}, {})
+    for target in targets:
+        first = target.members[0]
+        called: list[tuple[int, str]] = []
+        if target.kind == OPTION or (first.group if target.kind in {RADIOS, BOXES} else first.label):
+            called += [(0, folded(target.label)), (1, loose(target.label))]
+        if target.kind not in {OPTION, "button"}:
+            called += [(2, loose(first.name)), *((3, loose(alias)) for alias in first.aliases)]
+        for stage, key in called:
+            stages[stage][key] = (*stages[stage].get(key, ()), target)
+    return tuple(targets), stages
 
 
 # -- what is done to it -----------------------------------------------------------------------------------------------
@@ -250,7 +229,7 @@ Operation = Enter | Choose | Tick | Put | Touch | Send | Push | Return | Go
 
 
 def resolve(
-    action: Action, model: PageModel, path: str, files: frozenset[str], limits: Limits, near: int | None = None
+    action: Action, model: PageModel, path: str, files: frozenset[str], near: int | None = None
 ) -> Operation | Attempt:
     """What an action comes to on a page.
 
@@ -259,7 +238,6 @@ def resolve(
         model: of the page that is open.
         path: the form's address without the episode (`Form.path`).
         files: names of the files that there are.
-        limits: of a plan.
         near: the form that a plan is at (`form_ahead`).
 
     Returns:
@@ -267,7 +245,7 @@ def resolve(
     """
     match action:
         case plan.Type():
-            return _type(action, model, limits, near)
+            return _type(action, model, near)
         case plan.Select(label, option):
             target = _target(model, label, _CHOSEN, near)
             return target if isinstance(target, Attempt) else _choose(target, option, on=True)
@@ -320,14 +298,14 @@ def _target(model: PageModel, label: str, kinds: frozenset[str], near: int | Non
     return Attempt("not found", found) if isinstance(found, str) else found
 
 
-def _type(action: plan.Type, model: PageModel, limits: Limits, near: int | None) -> Operation | Attempt:
+def _type(action: plan.Type, model: PageModel, near: int | None) -> Operation | Attempt:
     target = _target(model, action.label, _TYPED, near)
     if isinstance(target, Attempt):
         return target
     control = target.members[0]
     if target.kind not in _TYPED:
         return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it")
-    if len(action.text) > limits.value:
+    if len(action.text) > VALUE:
         return Attempt("refused", f"a text of {len(action.text)} characters is too long")
     if "readonly" in control.attributes:
         return Attempt("refused", f"{target.label!r} cannot be changed")

@@ -60,7 +60,7 @@ class Control:
     choices: tuple[Choice, ...] = ()
     """Options of a select, suggestions of an input."""
     chosen: tuple[int, ...] = ()
-    """Places of the choices that are selected at first."""
+    """Places of the choices that are selected."""
     attributes: Mapping[str, str] = field(default_factory=dict)
     conditions: tuple[int, ...] = ()
     """The conditional parts that it stands in, by their place on the page."""
@@ -78,6 +78,8 @@ class Control:
     """Further names of a button: its value, title and the like."""
     placeholder: bool = False
     """Whether the first option of a list only asks to choose, so that it is no entry where one is required."""
+    files: tuple[str, ...] = ()
+    """Names of the files that are attached."""
 
     @property
     def called(self) -> str:
@@ -88,6 +90,15 @@ class Control:
     def is_typed(self) -> bool:
         """Whether a user can type into it."""
         return self.kind in TYPED or self.kind in PICKED
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """What it contributes to the form as it is."""
+        if self.kind in {"checkbox", "radio"}:
+            return (self.value,) if self.checked else ()
+        if self.kind in {"select", "multiselect"}:
+            return tuple(self.choices[place].value for place in self.chosen if not self.choices[place].disabled)
+        return self.files if self.kind == "file" else (self.value,)
 
     def limit(self, name: str) -> int | None:
         """A length limit; None where there is none, or it is no number."""

@@ -7,11 +7,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from plumbline.records import Frame
 from plumbline_forms.driver.chromium import clear_breakdowns, frame, shortened
-from plumbline_forms.executors.browser import served
-from plumbline_forms.executors.browser.executor import BrowserExecutor
-from plumbline_forms.executors.browser.steps import Course
+from plumbline_forms.executors.browser import BrowserExecutor, Course, on_the_site
 from plumbline_forms.executors.direct import DirectExecutor, Visit
-from plumbline_forms.executors.executor import Attempt, Case, Limits
+from plumbline_forms.executors.executor import Attempt, Case
 from plumbline_forms.executors.page import Control, control_nodes
 from plumbline_forms.plans.actions import Action, Navigate, Plan, Press, Submit
 from plumbline_forms.plans.writer import write_step
@@ -60,8 +58,8 @@ def _page(html: bytes, visit: Visit) -> str:
     for place, part in enumerate(tree.css("fieldset[data-shown-if]")):
         for name in ("hidden", "disabled"):
             _mark(part, name, on=not visit.shows(place))
-    for node, control in zip(control_nodes(tree), visit.model.controls, strict=True):
-        _put(node, control, visit)
+    for node, control in zip(control_nodes(tree), visit.now, strict=True):
+        _put(node, control)
     if tree.body is None:
         return ""
     for node in tree.body.css("*"):
@@ -70,23 +68,22 @@ def _page(html: bytes, visit: Visit) -> str:
     return "".join(child.html or "" for child in tree.body.iter(include_text=True))
 
 
-def _put(node: LexborNode, control: Control, visit: Visit) -> None:
+def _put(node: LexborNode, control: Control) -> None:
     """Write what a control holds into its element, as its default."""
     if control.kind in {"checkbox", "radio"}:
-        _mark(node, "checked", on=control.index in visit.ticked)
+        _mark(node, "checked", on=control.checked)
     elif control.kind in {"select", "multiselect"}:
-        chosen = visit.chosen.get(control.index, control.chosen)
         for place, option in enumerate(node.css("option")):
-            _mark(option, "selected", on=place in chosen)
+            _mark(option, "selected", on=place in control.chosen)
     elif control.kind == "file":
-        if names := visit.attached.get(control.index):
-            node.insert_after(" " + ", ".join(names))
+        if control.files:
+            node.insert_after(" " + ", ".join(control.files))
     elif control.kind == "textarea":
         for child in list(node.iter(include_text=True)):
             child.decompose()
-        node.insert_child("\n" + _clean(visit.text(control)))  # a parser drops the first line break
+        node.insert_child("\n" + _clean(control.value))  # a parser drops the first line break
     elif control.is_typed:
-        node.attrs["value"] = _clean(visit.text(control))
+        node.attrs["value"] = _clean(control.value)
 
 
 def _mark(node: LexborNode, name: str, *, on: bool) -> None:
@@ -119,15 +116,15 @@ def film(case: Case, plan: Plan, site: Site | None = None) -> list[Frame]:
         RecipeError: Playwright or a Chromium is missing.
         PlumblineError: the browser broke down.
     """
-    executor = BrowserExecutor(site, Limits(seconds=60), pages=1)
+    executor = BrowserExecutor(site, 60, pages=1)
     try:
         with clear_breakdowns(executor.broken):
-            return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.limits))
+            return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.seconds))
     finally:
         executor.close()
 
 
-async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, limits: Limits) -> list[Frame]:
+async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, seconds: float) -> list[Frame]:
     frames: list[Frame] = []
     await page.set_viewport_size(_SIZE)
 
@@ -145,6 +142,6 @@ async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, 
         elif isinstance(action, _LOADS):
             await shoot(f"after {step}")
 
-    await served.carry_out(page, site, address, case, Course(plan, limits), watch)
+    await on_the_site(page, site, address, case, Course(plan), seconds, watch)
     await shoot("the end")
     return shortened(frames)

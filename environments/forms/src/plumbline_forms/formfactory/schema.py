@@ -2,19 +2,19 @@
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from selectolax.lexbor import LexborHTMLParser
 
 from plumbline.errors import DataError
 from plumbline_forms.executors.page import Control, parse_page
-from plumbline_forms.formfactory.table import Row
-from plumbline_forms.suite.declaration import TYPED, Field, Kind, Option
+from plumbline_forms.formfactory.checkout import Row
+from plumbline_forms.suite.declaration import TYPED, Field, Form, Kind, Option, Page
 
+FIX = "take a checkout of FormFactory itself"
 _STAR = re.compile(r"\s*\*+$")
-_KINDS = frozenset(get_args(Kind))
+_KINDS: Mapping[str, Kind] = {kind: kind for kind in get_args(Kind)}
 _SCRIPTED: Mapping[str, Kind] = {
     # The page's script makes text inputs of addresses and dates, too.
     "string": "text",
@@ -25,113 +25,99 @@ _SCRIPTED: Mapping[str, Kind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A form without values."""
-
-    title: str
-    button: str
-    fields: tuple[Field, ...]
-    ported: bool = False
-    """Whether a script builds the page, so that one with the same controls is served in its place."""
+def nothing(_: object) -> None:
+    """The draw of every field, until the records are known."""
 
 
-def read_schema(row: Row, html: bytes) -> Schema:
+def read_schema(row: Row, html: bytes, config: bytes | None = None) -> Form:
     """The form of a page.
 
-    Raises:
-        DataError: the page has no form, or a control of a kind that is not known.
-    """
-    model = parse_page(html)
-    buttons = [control for control in model.controls if control.kind == "button"]
-    controls = [control for control in model.controls if control.kind != "button" and control.name]
-    if not controls or not buttons:
-        raise DataError(f"the page of {row.id} has no form with a button", "take a checkout of FormFactory itself")
-    groups: dict[tuple[str, str], list[Control]] = {}
-    for control in controls:
-        groups.setdefault((control.kind, control.name), []).append(control)
-    fields = tuple(_field(row, kind, members) for (kind, _), members in groups.items())
-    return Schema(_title(html) or row.name, buttons[-1].label, fields)
-
-
-def read_scripted(row: Row, html: bytes, config: bytes) -> Schema:
-    """The form that a page's script would build from the description that it fetches.
+    Args:
+        row: what is known of it.
+        html: the page.
+        config: the description that the page's script fetches, and builds the form from.
 
     Raises:
-        DataError: the description is malformed, or asks for a control that the script does not make.
+        DataError: the page has no form, or a control of a kind that is not known; or the description is malformed.
     """
-    fix = "take a checkout of FormFactory itself"
+    tree = LexborHTMLParser(html.decode("utf-8", "replace"))
+    if config is None:
+        controls = parse_page(html).controls
+        button = next((one.label for one in reversed(controls) if one.kind == "button"), None)
+        groups: dict[tuple[str, str], list[Control]] = {}
+        for one in controls:
+            if one.kind != "button" and one.name:
+                groups.setdefault((one.kind, one.name), []).append(one)
+        if not groups or button is None:
+            raise DataError(f"the page of {row.id} has no form with a button", FIX)
+        nodes = filter(None, map(tree.css_first, ("h1", "h2", "title")))
+        title = next((text for node in nodes if (text := " ".join(node.text().split()))), row.name)
+        fields = [_field(row, members) for members in groups.values()]
+    else:
+        title, fields = _scripted(row, config)
+        node = tree.css_first("button[type=submit]")
+        if node is None:
+            raise DataError(f"the page of {row.id} has no button that sends it", FIX)
+        button = " ".join(node.text().split())
+    try:
+        return Form(name=row.name, domain=row.domain, title=title, pages=(Page(tuple(fields)),), button=button)
+    except ValueError as error:
+        raise DataError(
+            f"the page of {row.id} cannot be told apart: {error}", "take a checkout of FormFactory"
+        ) from error
+
+
+def _scripted(row: Row, config: bytes) -> tuple[str, list[Field]]:
+    """The title and the fields of a description."""
     try:
         described = json.loads(config)
-        title, entries = str(described["title"]), list(described["fields"])
+        title = str(described["title"])
         fields = [Field(name="page_type", label="page_type", kind="hidden", default=title)]
-        fields += [_scripted(entry) for entry in entries]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{row.config}, which describes {row.id}, is malformed: {error!r}", fix) from error
-    button = LexborHTMLParser(html.decode("utf-8", "replace")).css_first("button[type=submit]")
-    if button is None:
-        raise DataError(f"the page of {row.id} has no button that sends it", fix)
-    return Schema(title, " ".join(button.text().split()), tuple(fields), ported=True)
+        for entry in described["fields"]:
+            options = tuple(Option(str(text), str(text)) for text in entry.get("options", ()))
+            name, label, kind = str(entry["name"]), str(entry["label"]), _SCRIPTED[entry["type"]]
+            fields.append(Field(name=name, label=label, kind=kind, options=options, draw=nothing))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{row.config}, which describes {row.id}, is malformed: {error!r}", FIX) from error
+    return title, fields
 
 
-def _scripted(entry: Mapping[str, Any]) -> Field:
-    options = tuple(Option(str(text), str(text)) for text in entry.get("options", ()))
-    kind = _SCRIPTED[entry["type"]]
-    return Field(name=str(entry["name"]), label=str(entry["label"]), kind=kind, options=options)
-
-
-def _title(html: bytes) -> str:
-    tree = LexborHTMLParser(html.decode("utf-8", "replace"))
-    for selector in ("h1", "h2", "title"):
-        if (node := tree.css_first(selector)) is not None and node.text().strip():
-            return " ".join(node.text().split())
-    return ""
-
-
-def _field(row: Row, kind: str, members: list[Control]) -> Field:
+def _field(row: Row, members: Sequence[Control]) -> Field:
+    """The field that one control, or a group of controls of one name, is."""
     first = members[0]
-    if kind == "checkbox" and len(members) > 1:
-        kind = "checkboxes"
-    if kind not in _KINDS:
-        raise DataError(f"{row.id} has a control of a kind that is not known: {kind}", "tell us; forms have changed")
-    grouped = kind in {"radio", "checkboxes"}
-    options, blank = _options(first, members, grouped=grouped)
-    attributes = first.attributes
-    label = _STAR.sub("", first.group if grouped else first.label) or first.name
-    typed = kind in TYPED
+    kind = _KINDS.get("checkboxes" if first.kind == "checkbox" and len(members) > 1 else first.kind)
+    if kind is None:
+        raise DataError(
+            f"{row.id} has a control of a kind that is not known: {first.kind}", "tell us; forms have changed"
+        )
+    attributes, listed = first.attributes, [Option(one.value, one.text) for one in first.choices]
+    default = first.value
+    if grouped := kind in {"radio", "checkboxes"}:
+        listed = [Option(one.value, _STAR.sub("", one.label) or one.value) for one in members]
+        default = next((one.value for one in members if one.checked), "")
+    elif kind == "checkbox":
+        default = "on" if first.checked else ""
+    elif kind in {"select", "multiselect"}:
+        default = first.choices[first.chosen[0]].value if first.chosen else ""
+    elif kind == "file":
+        default = ""
+    limits = attributes if kind in TYPED else {}
     return Field(
         name=first.name,
-        label=label,
-        kind=kind,  # type: ignore[arg-type]  # one of the kinds, by the check above
+        label=_STAR.sub("", first.group if grouped else first.label) or first.name,
+        kind=kind,
+        draw=None if kind == "hidden" else nothing,
         required="required" in attributes,
-        options=options,
-        blank=blank,
-        default=_default(first, members, kind),
-        minimum=attributes.get("min") if typed else None,
-        maximum=attributes.get("max") if typed else None,
-        step=attributes.get("step") if typed else None,
+        options=tuple(option for option in listed if option.value or grouped),
+        blank=None if grouped else next((option.text for option in listed if not option.value), None),
+        default=default,
+        minimum=limits.get("min"),
+        maximum=limits.get("max"),
+        step=limits.get("step"),
         minlength=first.limit("minlength"),
         maxlength=first.limit("maxlength"),
-        pattern=attributes.get("pattern") if typed else None,
+        pattern=limits.get("pattern"),
         placeholder=attributes.get("placeholder", ""),
         accept=tuple(part for part in attributes.get("accept", "").replace(" ", "").split(",") if part[:1] == "."),
         multiple="multiple" in attributes,
     )
-
-
-def _options(first: Control, members: list[Control], *, grouped: bool) -> tuple[tuple[Option, ...], str | None]:
-    """The options, and the text of a list's empty first one."""
-    if grouped:
-        return tuple(Option(one.value, _STAR.sub("", one.label) or one.value) for one in members), None
-    blank = next((one.text for one in first.choices if not one.value), None)
-    return tuple(Option(one.value, one.text) for one in first.choices if one.value), blank
-
-
-def _default(first: Control, members: list[Control], kind: str) -> str:
-    if kind in {"radio", "checkboxes"}:
-        return next((one.value for one in members if one.checked), "")
-    if kind == "checkbox":
-        return "on" if first.checked else ""
-    if kind in {"select", "multiselect"}:
-        return first.choices[first.chosen[0]].value if first.chosen else ""
-    return "" if kind == "file" else first.value

@@ -108,6 +108,11 @@ class Plan:
     idle: int = 0
     """Steps or actions that were understood and change nothing on a page: "wait", "leave it empty", a screenshot."""
 
+    def carried_out(self) -> tuple[Action, ...]:
+        """The actions up to the one that stops the plan."""
+        end = next((number for number, one in enumerate(self.actions, 1) if isinstance(one, Done)), None)
+        return self.actions[:end]
+
 
 # -- elements ---------------------------------------------------------------------------------------------------------
 # The controls of a form as a browser agent sees them: numbered from 1, page after page, each option by itself.

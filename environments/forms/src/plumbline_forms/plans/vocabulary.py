@@ -20,8 +20,8 @@ LONGEST = 1_000
 """Characters that are looked at word by word."""
 
 # -- forms of verbs ---------------------------------------------------------------------------------------------------
-# Rules of regular verbs, and lists of the others. A form that nobody writes does no harm: it is a row of a table that
-# is never looked up.
+# By patterns of regular verbs, and lists of the others. A form that nobody writes does no harm: it is a row of a table
+# that is never looked up.
 
 
 def _forms(phrase: str, language: str) -> dict[str, list[str]]:
@@ -36,35 +36,32 @@ def _forms(phrase: str, language: str) -> dict[str, list[str]]:
     irregular = DATA["irregular"]
     due = DATA["due"][language] if len(phrase.split()) < 3 else []
     if language == "en":
-        # The stem before a vowel: "putt", "dropp", "submitt".
-        stem = verb + verb[-1] if re.search(r"^[^aeiou]*[aeiou][^aeiouwxy]$|mit$", verb) else verb
-        ends_y = re.search(r"[^aeiou]y$", verb) is not None
-        gerund = (verb[:-1] if verb.endswith("e") and not verb.endswith("ee") else stem) + "ing"
-        past = verb + "d" if verb.endswith("e") else verb[:-1] + "ied" if ends_y else stem + "ed"
-        past = irregular["en"].get(verb, past)
-        told = verb[:-1] + "ies" if ends_y else verb + ("es" if re.search(r"(?:s|x|z|ch|sh|o)$", verb) else "s")
+        gerund = _inflected(verb, "gerund")
+        past = irregular["en"].get(verb) or _inflected(verb, "past")
         return {
             "plain": [phrase, gerund + rest],
-            "told": [told + rest],
+            "told": [_inflected(verb, "present") + rest],
             "due": [f"{one} {past}{rest}" for one in due],
             "by": [f"by {gerund}{rest}"],
         }
-    stem, end = verb[:-2], verb[-2:]
-    if end not in {"ar", "er", "ir", "ôr"} or (len(verb) < 4 and verb not in irregular["pt"]):
+    if verb[-2:] not in {"ar", "er", "ir", "ôr"} or (len(verb) < 4 and verb not in irregular["pt"]):
         return {"plain": [phrase], "told": [], "due": [], "by": []}
-    # The stem is respelled before the other vowels, so that it sounds the same.
-    spelled = {"c": "qu", "g": "gu", "ç": "c"} if end == "ar" else {"c": "ç", "g": "j"}
-    soft = stem[:-1] + spelled.get(stem[-1:], stem[-1:])
-    regular = (soft + "e", stem + "a", stem + "o") if end == "ar" else (soft + "a", stem + "e", soft + "o")
+    regular = [_inflected(verb, form) for form in ("imperativo", "presente", "primeira pessoa")]
     imperative, told, own = irregular["pt"].get(verb, regular)
-    gerund = stem + {"ar": "ando", "er": "endo", "ir": "indo", "ôr": "ondo"}[end]
-    past = irregular["past"].get(verb, stem + ("ado" if end == "ar" else "ido"))
+    gerund = _inflected(verb, "gerúndio")
+    past = irregular["past"].get(verb) or _inflected(verb, "particípio")
     return {
         "plain": [phrase, *(form + rest for form in (imperative, own, gerund))],
         "told": [told + rest],
         "due": [f"{one} {past[:-1]}{last}{rest}" for one in due for last in ("o", "a", "os", "as")],
         "by": [gerund + rest, f"ao {phrase}"],
     }
+
+
+def _inflected(verb: str, form: str) -> str:
+    """A form of a regular verb, by the first of its patterns that fits."""
+    rules = DATA["inflections"][form].items()
+    return next(re.sub(pattern, ending, verb, count=1) for pattern, ending in rules if re.search(pattern, verb))
 
 
 def _table() -> dict[str, dict[str, str]]:

@@ -107,7 +107,6 @@ def write_agent(
     actions: Sequence[Action],
     elements: Sequence[Element],
     language: Language = "en",
-    per_output: int = ACTIONS_PER_OUTPUT,
 ) -> str:
     """The actions as a JSON list of AgentOutput objects.
 
@@ -115,8 +114,8 @@ def write_agent(
         ValueError: an action names a control that is not among the elements.
     """
     outputs = []
-    for first in range(0, len(actions), per_output):
-        batch = actions[first : first + per_output]
+    for first in range(0, len(actions), ACTIONS_PER_OUTPUT):
+        batch = actions[first : first + ACTIONS_PER_OUTPUT]
         outputs.append(
             {
                 "thinking": None,

@@ -73,13 +73,9 @@ def listen(port: int = 0) -> socket.socket:
     if port in REFUSED:
         raise SiteError(f"browsers do not connect to port {port}", "take another port, or 0 for any free one")
     for _ in range(_TRIES):
-        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            opened.bind((HOST, port))
-            opened.listen(1024)
+            opened = socket.create_server((HOST, port), backlog=1024)
         except (OSError, OverflowError) as error:
-            opened.close()
             raise SiteError(
                 f"cannot serve forms on {HOST}:{port}: {getattr(error, 'strerror', None) or error}",
                 "end what uses that port, or take 0 for any free one",

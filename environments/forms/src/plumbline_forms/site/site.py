@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from plumbline.errors import PlumblineError
 from plumbline_forms.site.page import WORDS, Entries, View, render_page, render_receipt, shown_by
-from plumbline_forms.suite.declaration import Field, Form, InOrder, Page
+from plumbline_forms.suite.declaration import Field, Form, Page
 from plumbline_forms.values import UnreadPatternError, is_valid, matches, range_problem, utf16_length
 
 # -- what the server received -----------------------------------------------------------------------------------------
@@ -146,8 +146,8 @@ def check_page(form: Form, page: Page, entries: Entries, files: Entries) -> dict
     if not errors:
         single = {name: values[0] for name, values in entries.items() if values}
         for rule in form.rules:
-            if rule.names()[-1] in fields and not rule.holds(single):
-                errors[rule.names()[-1]] = texts["order" if isinstance(rule, InOrder) else "sum"]
+            if rule.names[-1] in fields and not rule.holds(single):
+                errors[rule.names[-1]] = texts["order" if rule.kind == "in_order" else "sum"]
     return errors
 
 

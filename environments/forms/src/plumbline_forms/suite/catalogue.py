@@ -5,8 +5,8 @@ and its label, followed by what `declaration.Field` has besides:
 
     - {number: Openings, draw: whole 1 9, minimum: 1, maximum: 9, required: true, alias: How many positions}
 
-`draw` is a function of `drawing` and its arguments, separated by blanks; where they hold blanks themselves, it is a
-mapping of the function to a list, followed by arguments that have names. `options` are written "Red|Dark blue" (sent
+`draw` is a method of `Drawing` and its arguments, separated by blanks; where they hold blanks themselves, it is a
+mapping of the method to a list, followed by arguments that have names. `options` are written "Red|Dark blue" (sent
 as red, dark_blue) or "r=Red|b=Dark blue", `shown_if` "device=own_laptop|thin_client", or the name of a box alone,
 `accept` ".pdf .docx". `blank: none` is a list without an empty first option. A rule is `in_order`, `adds` or
 `multiplies` and the fields that it is about, the total last.
@@ -15,6 +15,7 @@ as red, dark_blue) or "r=Red|b=Dark blue", `shown_if` "device=own_laptop|thin_cl
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from typing import Any
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite import declaration
-from plumbline_forms.suite.declaration import Condition, Field, Form, Option, Page, Value
-from plumbline_forms.suite.drawing import DRAWS, Drawing, agreed, flag, one_of, some_of
+from plumbline_forms.suite.declaration import Condition, Field, Form, Option, Page, Rule, Value
+from plumbline_forms.suite.drawing import Drawing, drawn
 
 # -- constructors of fields -------------------------------------------------------------------------------------------
 
@@ -60,18 +61,18 @@ def choice(label: str, texts: str, **more: Any) -> Field:
     return text(label, options=options(texts), **more)
 
 
-# The first, empty option of a drop-down list asks for a choice.
-select, radio = partial(choice, kind="select", blank="-", draw=one_of()), partial(choice, kind="radio", draw=one_of())
-multiselect, boxes = (partial(choice, kind=kind, draw=some_of(1, 3)) for kind in ("multiselect", "checkboxes"))
+select = partial(choice, kind="select", blank="-", draw=drawn("one_of"))  # the first, empty option asks for a choice
+radio = partial(choice, kind="radio", draw=drawn("one_of"))
+multiselect, boxes = (partial(choice, kind=kind, draw=drawn("some_of", 1, 3)) for kind in ("multiselect", "checkboxes"))
 
 
 def box(label: str, chance: float = 0.5, **more: Any) -> Field:
     """A box that is ticked in so many records."""
-    return text(label, kind="checkbox", **{"draw": flag(chance), **more})
+    return text(label, kind="checkbox", **{"draw": drawn("flag", chance), **more})
 
 
 # A box without which the form cannot be sent.
-consent = partial(box, required=True, draw=agreed())
+consent = partial(box, required=True, draw=drawn("agreed"))
 
 
 def hidden(name: str, default: str) -> Field:
@@ -95,12 +96,6 @@ DOMAINS = ("academic", "business", "creative", "technology", "finance", "health"
 HELD_OUT = ("thesis-defence", "trade-show-booth", "palco-do-festival", "mortgage-precheck", "device-return")
 """Five forms of five domains, one a wizard and one in Portuguese, of which training never sees a record."""
 
-_RULES: Mapping[str, Callable[[list[str]], declaration.Rule]] = {
-    "in_order": lambda names: declaration.InOrder(*names),
-    "adds": lambda names: declaration.Adds(tuple(names[:-1]), names[-1]),
-    "multiplies": lambda names: declaration.Multiplies((names[0], names[1]), *names[2:]),
-}
-
 
 def read_form(domain: str, name: str, written: Mapping[str, Any]) -> Form:
     """The form that a file declares.
@@ -112,7 +107,7 @@ def read_form(domain: str, name: str, written: Mapping[str, Any]) -> Form:
         Page(tuple(_field(name, dict(one)) for one in page["fields"]), page.get("title", ""))
         for page in written["pages"]
     ]
-    rules = [_RULES[kind](names) for kind, *names in (rule.split() for rule in written.get("rules", ()))]
+    rules = [Rule(kind, tuple(names)) for kind, *names in map(str.split, written.get("rules", ()))]
     lists = {"pages": tuple(pages), "rules": tuple(rules), "asides": tuple(written.get("asides", ()))}
     return Form(name=name, domain=domain, **{**written, **lists})
 
@@ -134,7 +129,7 @@ def _draw(written: str | dict[str, Any]) -> declaration.Draw:
     else:
         (name, listed), *rest = written.items()
         given, named = listed if isinstance(listed, list) else [listed], dict(rest)
-    return DRAWS[name](*map(_argument, given), **{key: _argument(value) for key, value in named.items()})
+    return drawn(name, *map(_argument, given), **{key: _argument(value) for key, value in named.items()})
 
 
 def _argument(text: str) -> str | int:
@@ -223,14 +218,5 @@ def narrow(form: Form, most: int) -> Form:
     for page in form.pages:
         fields = tuple(one for one in page.fields if one.name in kept)
         if any(one.kind != "hidden" for one in fields):
-            pages.append(type(page)(fields, page.title))
-    return Form(
-        name=form.name,
-        domain=form.domain,
-        title=form.title,
-        pages=tuple(pages),
-        button=form.button,
-        rules=tuple(rule for rule in form.rules if set(rule.names()) <= kept),
-        language=form.language,
-        asides=form.asides,
-    )
+            pages.append(Page(fields, page.title))
+    return replace(form, pages=tuple(pages), rules=tuple(rule for rule in form.rules if set(rule.names) <= kept))

@@ -4,6 +4,7 @@ A declaration is the one source of everything else: the page that is served, the
 the prompts and the oracle's plans are all derived from it, so that every example can be solved by construction.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -87,64 +88,33 @@ class Field:
         return next(option.text for option in self.options if option.value == value)
 
 
+RULES = ("in_order", "adds", "multiplies")
+
+
 @dataclass(frozen=True, slots=True)
-class InOrder:
-    """The second date, time or number is not below the first."""
+class Rule:
+    """What the entries of several fields have to be to one another."""
 
-    first: str
-    second: str
-
-    def names(self) -> tuple[str, ...]:
-        """The fields it is about; the last is where the error is shown."""
-        return (self.first, self.second)
+    kind: str
+    """in_order: the second date, time or number is not below the first. adds, multiplies: the last one is the sum or
+    the product of the others, to the cent."""
+    names: tuple[str, ...]
+    """Of the fields; at the last one the error is shown."""
 
     def holds(self, values: Mapping[str, str]) -> bool:
-        """Whether these entries respect it; entries that are missing break no rule."""
-        first, second = values.get(self.first, ""), values.get(self.second, "")
-        if not first or not second:
+        """Whether these entries respect it; what is missing breaks no rule, and is 0 in a sum."""
+        texts = [values.get(name, "") for name in self.names]
+        if self.kind == "adds":
+            texts = [*(text or "0" for text in texts[:-1]), texts[-1]]
+        *parts, last = map(read_decimal, texts)
+        known = [part for part in parts if part is not None]
+        if self.kind == "in_order":
+            if known and last is not None:
+                return known[0] <= last
+            return not all(texts) or texts[0] <= texts[1]  # ISO dates and HH:MM compare as texts
+        if last is None or len(known) < len(parts):
             return True
-        numbers = read_decimal(first), read_decimal(second)
-        if numbers[0] is not None and numbers[1] is not None:
-            return numbers[0] <= numbers[1]
-        return first <= second  # ISO dates and HH:MM compare as texts
-
-
-@dataclass(frozen=True, slots=True)
-class Adds:
-    """The total is the sum of the parts, to the cent."""
-
-    parts: tuple[str, ...]
-    total: str
-
-    def names(self) -> tuple[str, ...]:
-        """The fields it is about; the last is where the error is shown."""
-        return (*self.parts, self.total)
-
-    def holds(self, values: Mapping[str, str]) -> bool:
-        """Whether these entries respect it; an empty part counts as 0."""
-        total = read_decimal(values.get(self.total, ""))
-        parts = [read_decimal(values.get(name, "") or "0") for name in self.parts]
-        return total is None or None in parts or sum(part for part in parts if part is not None) == total
-
-
-@dataclass(frozen=True, slots=True)
-class Multiplies:
-    """The total is the product of two entries, to the cent."""
-
-    factors: tuple[str, str]
-    total: str
-
-    def names(self) -> tuple[str, ...]:
-        """The fields it is about; the last is where the error is shown."""
-        return (*self.factors, self.total)
-
-    def holds(self, values: Mapping[str, str]) -> bool:
-        """Whether these entries respect it."""
-        total, first, second = (read_decimal(values.get(name, "")) for name in (self.total, *self.factors))
-        return total is None or first is None or second is None or first * second == total
-
-
-Rule = InOrder | Adds | Multiplies
+        return (sum(known) if self.kind == "adds" else math.prod(known)) == last
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,26 +170,23 @@ def check_form(form: Form) -> None:
     for page in form.pages:
         here = [one.name for one in page.fields]
         for one in page.fields:
-            problem = _problem(one)
-            if one.shown_if is not None and one.shown_if.name not in here[: here.index(one.name)]:
+            problem = ""
+            if (one.kind in CHOSEN) != bool(one.options):
+                problem = "needs options if, and only if, it is a choice"
+            elif len({option.value for option in one.options}) != len(one.options):
+                problem = "has an option value twice"
+            elif (one.draw is None) != (one.kind == "hidden"):
+                problem = "needs a draw, unless it is hidden"
+            elif one.required and one.filled < 1:
+                problem = "is required, so every record fills it in"
+            elif one.shown_if is not None and one.shown_if.name not in here[: here.index(one.name)]:
                 problem = "is shown by a field that does not stand before it on its page"
             if problem:
                 raise ValueError(f"form {form.name}: {one.name} {problem}")
+            if one.pattern is not None:
+                read_pattern(one.pattern)
     for rule in form.rules:
-        if not any(set(rule.names()) <= {one.name for one in page.fields} for page in form.pages):
-            raise ValueError(f"form {form.name}: a rule needs fields that stand on no one page: {rule.names()}")
-
-
-def _problem(one: Field) -> str:
-    """What is wrong with a field by itself; nothing where all is well."""
-    if (one.kind in CHOSEN) != bool(one.options):
-        return "needs options if, and only if, it is a choice"
-    if len({option.value for option in one.options}) != len(one.options):
-        return "has an option value twice"
-    if (one.draw is None) != (one.kind == "hidden"):
-        return "needs a draw, unless it is hidden"
-    if one.required and one.filled < 1:
-        return "is required, so every record fills it in"
-    if one.pattern is not None:
-        read_pattern(one.pattern)
-    return ""
+        if rule.kind not in RULES:
+            raise ValueError(f"form {form.name}: there is no rule {rule.kind}")
+        if not any(set(rule.names) <= {one.name for one in page.fields} for page in form.pages):
+            raise ValueError(f"form {form.name}: a rule needs fields that stand on no one page: {rule.names}")

@@ -17,7 +17,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite.catalogue import slug
 from plumbline_forms.suite.declaration import CHOSEN, Condition, Draw, Field, Form, Kind, Language, Option, Page, Value
-from plumbline_forms.suite.drawing import Drawing, ascii_of, code, papers
+from plumbline_forms.suite.drawing import Drawing, ascii_of, drawn
 
 # -- coined words -----------------------------------------------------------------------------------------------------
 # Labels, choices and entries that no form has, put together from words.
@@ -36,17 +36,14 @@ _PEOPLE = 4
 """People of one record, at most, that draws ask for."""
 
 
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in text.split(","))
+def _lists(written: Any) -> Any:
+    """Lists that are written with commas, however deep in mappings they are."""
+    if isinstance(written, Mapping):
+        return {key: _lists(value) for key, value in written.items()}
+    return tuple(one.strip() for one in written.split(","))
 
 
-def _lists(lists: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _lists(value) if isinstance(value, Mapping) else _list(value) for key, value in lists.items()}
-
-
-_WORDS: Mapping[str, Any] = {
-    language: _lists(lists) for language, lists in read_table(Path(__file__).with_name("coined.yaml")).items()
-}
+_WORDS: Mapping[str, Any] = _lists(read_table(Path(__file__).with_name("coined.yaml")))
 
 
 @dataclass(slots=True)
@@ -104,7 +101,7 @@ class Coiner:
             one = self._with_choices(one, head)
         if one.kind == "file" and self.rng.random() < FILES:
             stem = ascii_of(self._pick(words["things"]))
-            one = replace(one, draw=papers(stem, *(one.accept or (".pdf", ".png")), count=3), multiple=True)
+            one = replace(one, draw=drawn("papers", stem, *(one.accept or (".pdf", ".png")), count=3), multiple=True)
         if one.kind in _ENTRIES and one.pattern is None and one.maxlength is None and self.rng.random() < ENTRIES:
             one = replace(one, draw=_ENTRIES[one.kind], placeholder="", hint="", minlength=None)
         if self.rng.random() >= COINED:
@@ -153,24 +150,27 @@ def of_strangers(draw: Draw) -> Draw:
     return own
 
 
+def _coiner(drawing: Drawing) -> Coiner:
+    return Coiner(drawing.rng, drawing.language, set())
+
+
 def _entry(drawing: Drawing) -> str:
-    return Coiner(drawing.rng, drawing.language, set()).coin("entries")
+    return _coiner(drawing).coin("entries")
 
 
 def _remark(drawing: Drawing) -> str:
-    coiner, rng = Coiner(drawing.rng, drawing.language, set()), drawing.rng
+    rng = drawing.rng
     count = int(rng.integers(4, SENTENCES + 1) if rng.random() < LONG else rng.integers(1, 4))
-    return " ".join(coiner.coin("remarks") for _ in range(count))
+    return " ".join(_coiner(drawing).coin("remarks") for _ in range(count))
 
 
 def _mail(drawing: Drawing) -> str:
-    coiner = Coiner(drawing.rng, drawing.language, set())
-    local, host = (".".join(filter(None, map(ascii_of, coiner.coin("entries").split()))) for _ in range(2))
+    local, host = (".".join(filter(None, map(ascii_of, _entry(drawing).split()))) for _ in range(2))
     return f"{local}@{host}.example"
 
 
 def _telephone(drawing: Drawing) -> Value:
-    return code(drawing.pick(_WORDS[drawing.language]["phones"]))(drawing)
+    return drawing.code(drawing.pick(_WORDS[drawing.language]["phones"]))
 
 
 def _address_on_the_web(drawing: Drawing) -> str:
@@ -271,7 +271,10 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
         names.add(one.name)
         labels |= spoken
         texts |= said
-    fields = [_changed(one) if one.kind in _KINDS and rng.random() < _share(one) else one for one in chosen]
+    fields = [
+        _changed(one) if one.kind in _KINDS and rng.random() < (EVEN if one.options else CHANGED) else one
+        for one in chosen
+    ]
     fields = [_told(one, rng) for one in fields]
     if coiner is not None:
         coiner.taken |= {slug(text) for text in labels | texts} | names
@@ -300,10 +303,6 @@ def _order(pool: Sequence[Field], rng: np.random.Generator) -> list[Field]:
         kind = kinds[int(rng.integers(len(kinds)))]
         order.append(left.pop(next(place for place, one in enumerate(left) if one.kind == kind)))
     return order
-
-
-def _share(one: Field) -> float:
-    return EVEN if one.options else CHANGED
 
 
 def _changed(one: Field) -> Field:
@@ -340,7 +339,7 @@ def _stands_alone(one: Field, form: Form) -> bool:
     """Whether a field can be entered without the others of its form: no value of theirs decides its own."""
     if one.draw is None or one.shown_if is not None or one.named_by == "name":
         return False
-    if any(one.name == rule.names()[-1] for rule in form.rules):
+    if any(one.name == rule.names[-1] for rule in form.rules):
         return False
     try:
         one.draw(Drawing(generator(0, "forms", "alone", one.name), form.language, now=one))
