@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.checks.audit import bench, cheats, checks
-from plumbline.checks.audit.audit import audit
-from plumbline.checks.audit.probes import a_few
-from plumbline.checks.audit.targets import targets
-from plumbline.checks.audit.writings import DECIMAL_COMMA, writes_commas, writings
+from plumbline.checks.audit.audit import audit, targets
+from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example
 from tests.audit.faulty import FaultyTask

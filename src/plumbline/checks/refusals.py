@@ -25,15 +25,45 @@ COMMON = frozenset({"train", "val", "test"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """A task of a run with its records, and what its stages are evaluated on."""
+    """A task of a run with its examples, and what its stages are evaluated on."""
 
     name: str
     """What the recipe calls it; empty for the only task of a run."""
     task: Task
-    train: Sequence[Example]
-    held_out: Splits
+    splits: Splits
+    """Its examples, those of train among them."""
     finals: Sequence[str]
-    """The splits of `held_out` that every stage is evaluated on after its end."""
+    """The splits that every stage is evaluated on after its end."""
+    inside: str
+    """The split that RL is evaluated on."""
+    planned: Mapping[str, int] | None = None
+    """How many examples each split will have, where the records are not built and these are a few like them."""
+
+    @property
+    def train(self) -> Sequence[Example]:
+        """What is trained on."""
+        return self.splits["train"]
+
+    @property
+    def held_out(self) -> Splits:
+        """What is evaluated on."""
+        wanted = dict.fromkeys([*self.finals, self.inside])
+        return {split: self.splits[split] for split in wanted if split in self.splits and split != "train"}
+
+    @property
+    def built(self) -> bool:
+        """Whether these are the run's own examples."""
+        return self.planned is None
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """How many examples each split has, or will have."""
+        return self.planned or {split: len(examples) for split, examples in self.splits.items()}
+
+    @property
+    def called(self) -> str:
+        """With a colon, for the beginning of a sentence about one of several tasks."""
+        return f"{self.name}: " if self.name else ""
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -61,8 +91,8 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
             if one.name not in task_names():
                 continue
             opened.append(task := open_task(one.name, one.options, NOWHERE))  # to open one of ours builds nothing
-        except RecipeError as error:
-            yield _of_task(name, error)
+        except RecipeError as error:  # of several tasks it says which one it is about
+            yield type(error)(f"tasks.{name}: {error.cause}", error.fix) if name else error
         except PlumblineError as error:
             yield error
         else:
@@ -98,11 +128,6 @@ def _what_makes(model: str) -> str | None:
         begun = " --resume" if Path(folder, name).exists() else ""
         return f"it comes of another recipe, to be run first: `plumbline run {name}{begun}`"
     return None
-
-
-def _of_task(name: str, error: RecipeError) -> RecipeError:
-    """An error of a task's options, which says which of several tasks it is about."""
-    return type(error)(f"tasks.{name}: {error.cause}", error.fix) if name else error
 
 
 def check_budgets(recipe: Recipe) -> None:
