@@ -12,6 +12,7 @@ from plumbline.checks.audit.audit import audit, targets
 from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example
+from plumbline.tasks import silent
 from tests.audit.faulty import FaultyTask
 
 
@@ -263,7 +264,7 @@ def score(completions, prompts, **columns):
 
 def _direct(name, data=None):
     for target in targets(name, {}, None, None if data is None else Path(data)).values():
-        target.open()
+        target(silent)
 
 
 def test_an_audit_is_not_written_over_another_file(plumbline, tmp_path, monkeypatch):

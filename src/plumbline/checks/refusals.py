@@ -265,21 +265,17 @@ def try_verifier(run: Run, ground: Ground) -> None:
             "score was changed",
             "undo that change, or begin a new run with --out",
         )
-    if isinstance(task, Prechecked):
-        told = [event["message"] for event in run.files["events"].rows()]
-        for message in task.precheck(_verdicts(run.recipe, ground)):
-            if message not in told:
-                run.event("task", message)
-
-
-def _verdicts(recipe: Recipe, ground: Ground) -> int:
-    """How many answers to a task a run will have judged, at most (of several tasks each has a share of training)."""
-    stages = 1 + (recipe.sft is not None) + (recipe.rl is not None)
-    modes = 1 + recipe.evaluation.sampled  # greedily, and as in training
-    total = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)
-    if recipe.rl is not None:
-        total += recipe.rl.steps * recipe.rl.prompts_per_step * recipe.rl.group_size
+    if not isinstance(task, Prechecked):
+        return
+    recipe, rl, modes = run.recipe, run.recipe.rl, 1 + run.recipe.evaluation.sampled  # greedily, and as in training
+    stages = 1 + (recipe.sft is not None) + (rl is not None)
+    verdicts = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)
+    if rl is not None:  # at most: of several tasks each has a share of training
+        verdicts += rl.steps * rl.prompts_per_step * rl.group_size
         if recipe.evaluation.every:
             inside = len(ground.held_out[recipe.evaluation.split][: recipe.evaluation.limit])
-            total += modes * inside * (1 + recipe.rl.steps // recipe.evaluation.every)
-    return total
+            verdicts += modes * inside * (1 + rl.steps // recipe.evaluation.every)
+    told = [event["message"] for event in run.files["events"].rows()]
+    for message in task.precheck(verdicts):
+        if message not in told:
+            run.event("task", message)

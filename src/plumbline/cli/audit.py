@@ -51,7 +51,7 @@ def audit(
     found = {}
     with progress() as view:
         for name, target in targets(task, task_options(overrides or ()), rows, data).items():
-            opened = target.open(view.working)
+            opened = target(view.working)
             splits = (split,) if split is not None else ()
             found[name] = audit_task(opened, splits, limit=limit, seed=seed, progress=view.working)
     plain = {"audits": {name or each.task: each.plain() for name, each in found.items()}}

@@ -4,9 +4,10 @@ import inspect
 import io
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def audit(
     few = a_few(chosen, PROBED // 3 if quick else PROBED, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
-    printed = Printed()
+    printed = io.StringIO()  # standard output is no place for what a verifier prints: the audit's figures stand there
     with redirect_stdout(printed):
         fitted = task.fitted() if isinstance(task, JsonlTask) else None
         task = fitted or task
@@ -137,7 +138,7 @@ def audit(
             _judge_all(bench, chosen, few, seed)
             _try_again(bench, chosen, few, seed, quick)
         weights = task.shares if isinstance(task, JsonlTask) else {}
-    bench.printed = printed.lines, printed.first
+    bench.printed = printed.getvalue()
     return Audit(
         task=task.name,
         rubric=task.rubric,
@@ -157,21 +158,6 @@ def is_audit(path: Path) -> bool:
         return "audits" in read_object(path)
     except DataError:
         return False
-
-
-class Printed(io.StringIO):
-    """Standard output of a verifier, which is no place for it: the audit's own figures stand there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines, self.first = 0, ""
-
-    def write(self, text: str) -> int:
-        """Count lines, and keep the first."""
-        if not self.lines:
-            self.first = (self.first + text).split("\n")[0][:80]
-        self.lines += text.count("\n")
-        return len(text)
 
 
 def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int) -> None:
@@ -298,21 +284,11 @@ def _table(title: str, *headings: str) -> Table:
 # -- what the word after `plumbline audit` names -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A task that is to be opened."""
-
-    name: str
-    options: Mapping[str, Any]
-    folder: Path
-
-    def open(self, progress: Progress = silent) -> Task:
-        """See `plumbline.tasks.open_task`."""
-        return open_task(self.name, self.options, self.folder, progress)
+Opening = Callable[[Progress], Task]
 
 
-def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path | None) -> dict[str, Target]:
-    """What is meant, task by task; a single one has the name "".
+def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path | None) -> dict[str, Opening]:
+    """What is meant, task by task, to be opened; a single one has the name "".
 
     Args:
         name: a task (one with variants stands for each), a recipe (for all its tasks, or RECIPE:NAME for one), or,
@@ -328,7 +304,7 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
     name = dotted(name)
     if rows is not None:
         scored = {"train": str(rows), "score": name.split(",") if "," in name else name}
-        return {"": Target("jsonl", {**scored, **options}, Path("data") / "jsonl")}
+        return {"": partial(open_task, "jsonl", {**scored, **options}, Path("data") / "jsonl")}
     path, _, one = name.partition(":")
     if path not in task_names() and (Path(path).suffix in {".yaml", ".yml"} or path in names()):
         sections = {one: task_section(name, ())} if one and Path(path).suffix else load(path).each_task
@@ -336,13 +312,14 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
             raise RecipeError(f"the recipe {path} has no task {one}", f"it has {', '.join(filter(None, sections))}")
         wanted = {one: sections[one]} if one else sections
         return {
-            label: Target(task.name, {**task.options, **options}, records_folder(task.name, data))
+            label: partial(open_task, task.name, {**task.options, **options}, records_folder(task.name, data))
             for label, task in wanted.items()
         }
     if one and name not in task_names():
         _refuse_functions(name)
     folder = records_folder(name, data)
-    return {label: Target(name, one_of, folder) for label, one_of in variants_of(name, options, folder).items()}
+    variants = variants_of(name, options, folder)
+    return {label: partial(open_task, name, one_of, folder) for label, one_of in variants.items()}
 
 
 def _refuse_functions(name: str) -> None:

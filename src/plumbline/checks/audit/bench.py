@@ -107,8 +107,8 @@ class Bench:
     """What is wrong, and what to do, where a function takes completions in another form than it gets."""
     ranges: str = ""
     """The line that declares the ranges that the reward was seen to have, where they are taken from that."""
-    printed: tuple[int, str] = (0, "")
-    """Lines that the verifier printed, and the first."""
+    printed: str = ""
+    """By the verifier."""
     cheat: Cheat | None = None
     commas: bool = False
     """Whether the prompts' language writes decimal commas."""

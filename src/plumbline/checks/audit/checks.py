@@ -191,9 +191,9 @@ def oracle(seen: Bench) -> Iterator[Finding]:
     named |= {part for one in opposed(seen) for part in one.evidence["parts"]}
     low = [(one, score) for one, score in scored if score.total < 1 - EXACT]
     lacking: dict[str, int] = defaultdict(int)
-    unexplained = []
+    idle, unexplained = seen.idle, []
     for verdict, score in low:
-        paying = {name: value for name, value in score.parts.items() if name not in seen.idle}
+        paying = {name: value for name, value in score.parts.items() if name not in idle}
         short = {name for name, value in paying.items() if value is not None and value < 1 - EXACT}
         for name in short:
             lacking[name] += 1
@@ -352,8 +352,8 @@ def ranges(seen: Bench) -> Iterator[Finding]:
 
 def prints(seen: Bench) -> Iterator[Finding]:
     """A verifier that prints."""
-    count, first = seen.printed
-    if count:
+    if count := seen.printed.count("\n"):
+        first = seen.printed.split("\n")[0][:80]
         yield Finding("prints", "note", f"the verifier printed {count:,} lines, first {first!r}: a run's log would too")
 
 

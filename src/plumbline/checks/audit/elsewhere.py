@@ -197,36 +197,33 @@ def _other_process(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callabl
             "PYTHONPATH": paths,
             CONSENT: ALL if is_trusting() else "\n".join(filter(None, consents)),
         }
-        process = subprocess.Popen(  # noqa: S603 - this file
+        with subprocess.Popen(  # noqa: S603 - this file
             [sys.executable, "-m", __name__, str(asked)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=environment,
-        )
+        ) as process:
 
-        def wait() -> dict[str, list[Found]]:
+            def wait() -> dict[str, list[Found]]:
+                try:
+                    printed = process.communicate(timeout=SECONDS)[1].decode(errors="replace")
+                except subprocess.TimeoutExpired:
+                    return {"in another process": [LATE] * len(some)}
+                if process.returncode:
+                    last = (printed.strip().splitlines() or [f"it ended with {process.returncode}"])[-1]
+                    return {"in another process": [visible(last[:200])] * len(some)}
+                here, there = (
+                    [one if isinstance(one, str) else (one[0], one[1]) for one in found]
+                    for found in read_object(asked.with_suffix(".out")).values()
+                )
+                found: dict[str, list[Found]] = {"in another process": here}
+                return found if here == there else found | {"in another working directory": there}
+
             try:
-                printed = process.communicate(timeout=SECONDS)[1].decode(errors="replace")
-            except subprocess.TimeoutExpired:
-                return {"in another process": [LATE] * len(some)}
-            if process.returncode:
-                last = (printed.strip().splitlines() or [f"it ended with {process.returncode}"])[-1]
-                return {"in another process": [visible(last[:200])] * len(some)}
-            here, there = (
-                [one if isinstance(one, str) else (one[0], one[1]) for one in found]
-                for found in read_object(asked.with_suffix(".out")).values()
-            )
-            found: dict[str, list[Found]] = {"in another process": here}
-            return found if here == there else found | {"in another working directory": there}
-
-        try:
-            yield wait
-        finally:
-            process.kill()
-            process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
+                yield wait
+            finally:
+                process.kill()
 
 
 def _main(file: Path) -> None:

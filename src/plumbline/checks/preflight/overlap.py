@@ -1,7 +1,6 @@
 """What is evaluated was trained on: the same prompts, nearly the same ones, the same ids, the same customer.
 
-Texts are nearly the same by the Jaccard similarity of their word shingles, exactly, by an inverted index. Letters in
-shapes: D texts, N shingles of all texts, P pairs of a text and a shingle of the held-out ones.
+Texts are nearly the same by the Jaccard similarity of their word shingles, exactly, by an inverted index.
 
 Shingles of five words and a similarity of 0.8 are those of Lee et al. 2022, "Deduplicating Training Data Makes Language
 Models Better" (arXiv:2107.06499, section 4.2; resemblance by shingles: Broder 1997). They estimate it by MinHash
@@ -13,12 +12,9 @@ for nothing.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.preflight.before import BeforeRun, Check
@@ -152,10 +148,6 @@ ALIKE = 0.8
 SHARED, FEW = 0.01, 10
 """A shingle that more texts have than this share of them, and than so many, is of the instruction."""
 _WORD = re.compile(r"\w+")
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number near 2^64 over the golden ratio: a shingle's hash is a polynomial in it (Knuth, volume 3, 6.4)."""
-_BITS = 24
-"""Of a first, quick look at which training shingles a held-out text may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,73 +161,36 @@ class Near:
 
 def near(held_out: Sequence[str], train: Sequence[str]) -> list[Near]:
     """For each held-out text that has one the training text that is most like it, where that is `ALIKE` or more."""
-    hashes, starts = _shingles([*held_out, *train])
-    split, cut = len(held_out), int(starts[len(held_out)])
-    known = np.unique(hashes[:cut])
-    if not len(known) or cut == len(hashes):
-        return []
-    owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    pairs = _pairs(hashes, owners, known)
-    texts, shingles = pairs // len(known), pairs % len(known)
-    own = np.bincount(shingles, minlength=len(known)) <= max(FEW, SHARED * (len(starts) - 1))
-    texts, shingles = texts[own[shingles]], shingles[own[shingles]]
-    first = int(np.searchsorted(texts, split))
-    order = np.argsort(shingles[first:], kind="stable")
-    index, others = shingles[first:][order], texts[first:][order]
-    bounds = np.searchsorted(texts[:first], np.arange(split + 1))
-    found = []
-    for place in range(split):
-        mine = shingles[bounds[place] : bounds[place + 1]]
-        left, right = (np.searchsorted(index, mine, side) for side in ("left", "right"))
-        sharing = [others[a:b] for a, b in zip(left, right, strict=True) if b > a]
-        if not sharing:
-            continue
-        candidates, common = np.unique(np.concatenate(sharing), return_counts=True)
-        enough = common >= ALIKE * len(mine) - 1e-9
+    mine = [_shingles(text) for text in held_out]
+    numbers = {shingle: number for number, shingle in enumerate({one for found in mine for one in found})}
+    texts = Counter(numbers[one] for found in mine for one in found)
+    shared, sizes = [], []  # of each training text: its shingles that a held-out one has, and how many it has in all
+    for text in train:
+        found = _shingles(text)
+        shared.append([numbers[one] for one in found if one in numbers])
+        sizes.append(len(found))
+        texts.update(shared[-1])
+    common = {one for one, count in texts.items() if count > max(FEW, SHARED * (len(held_out) + len(train)))}
+    index: dict[int, list[int]] = defaultdict(list)
+    for place, known in enumerate(shared):
+        sizes[place] -= sum(one in common for one in known)
+        for one in known:
+            index[one].append(place)
+    twins = []
+    for place, shingles in enumerate(mine):
+        own = {numbers[one] for one in shingles} - common
         best = Near(place, -1, 0.0)
-        for other, count in zip(candidates[enough], common[enough], strict=True):
-            size = _size(hashes[starts[other] : starts[other + 1]], known, own)
-            alike = float(count / (len(mine) + size - count))
-            if alike > best.alike:
-                best = Near(place, int(other) - split, alike)
+        for other, count in sorted(Counter(other for one in own for other in index[one]).items()):
+            alike = count / (len(own) + sizes[other] - count)
+            if count >= ALIKE * len(own) - 1e-9 and alike > best.alike:
+                best = Near(place, other, alike)
         if best.alike >= ALIKE - 1e-9:
-            found.append(best)
-    return found
+            twins.append(best)
+    return twins
 
 
-def _shingles(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The hashes [N] of all shingles, text by text, and where each text's begin [D + 1]."""
-    numbers: dict[str, int] = {}
-    words = [[numbers.setdefault(word, len(numbers) + 1) for word in _WORD.findall(text.casefold())] for text in texts]
-    lengths = np.array([len(one) for one in words], dtype=np.int64)
-    counts = np.where(lengths > 0, np.maximum(1, lengths - WORDS + 1), 0)  # a shorter text is one shingle
-    width = np.maximum(lengths, WORDS)  # filled up with 0, so that every text has a whole one
-    places = np.concatenate([[0], np.cumsum(width)])
-    flat = np.zeros(int(places[-1]), dtype=np.uint64)
-    for place, one in zip(places, words, strict=False):
-        flat[place : place + len(one)] = one
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    at = np.arange(int(starts[-1])) + np.repeat(places[:-1] - starts[:-1], counts)
-    hashes = np.zeros(len(at), dtype=np.uint64)
-    for offset in range(WORDS):
-        hashes = (hashes ^ (hashes >> np.uint64(29))) * _MIX + flat[at + offset]
-    return hashes * _MIX, starts
-
-
-def _pairs(hashes: NDArray[np.uint64], owners: NDArray[np.int64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Each text with each of the known shingles that it has [P], as text times their number plus shingle; ascending."""
-    short = np.uint64(64 - _BITS)
-    maybe = np.zeros(1 << _BITS, dtype=bool)
-    maybe[(known >> short).astype(np.int64)] = True
-    kept = maybe[(hashes >> short).astype(np.int64)]
-    hashes, owners = hashes[kept], owners[kept]
-    place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    there = known[place] == hashes
-    return np.unique(owners[there] * len(known) + place[there])
-
-
-def _size(hashes: NDArray[np.uint64], known: NDArray[np.uint64], own: NDArray[np.bool_]) -> int:
-    """How many different shingles a text has that are not of the instruction."""
-    unique = np.unique(hashes)
-    place = np.minimum(np.searchsorted(known, unique), len(known) - 1)
-    return int(((known[place] != unique) | own[place]).sum())
+def _shingles(text: str) -> set[tuple[str, ...]]:
+    words = _WORD.findall(text.casefold())
+    if len(words) < WORDS:
+        return {tuple(words)} if words else set()
+    return set(zip(*(words[offset:] for offset in range(WORDS)), strict=False))
