@@ -45,10 +45,8 @@ class Check:
     """A question to what is known of a run before it begins."""
 
     name: str
-    asks: str
-    """What it looks for, for people."""
     look: Callable[["BeforeRun"], Iterator[Finding]]
-    """Raises Lacking where it cannot be done."""
+    """Its docstring says what it looks for. Raises Lacking where it cannot be done."""
     cheap: bool = True
     """Whether `plumbline run` does it, too, on its own records."""
 

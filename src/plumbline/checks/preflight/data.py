@@ -23,7 +23,7 @@ TRIED = 40
 
 
 def reward(before: BeforeRun) -> Iterator[Finding]:
-    """Of every task; findings have the audit's names."""
+    """What `plumbline audit` finds on `TRIED` examples of each split, without its search for cheats."""
     for name, one in before.tasks.items():
         splits = [split for split, examples in one.splits.items() if examples]
         try:
@@ -236,14 +236,9 @@ def _sampled(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:
 
 
 CHECKS = (
-    Check(
-        "reward",
-        f"what `plumbline audit` finds on {TRIED} examples of each split, its search for cheats left out",
-        reward,
-        cheap=False,
-    ),
-    Check("evaluation-size", "how small a gain the evaluations could show", evaluations),
-    Check("coverage", "how much of the data RL will see", coverage),
-    Check("strata", "whether every kind of prompt is trained on and evaluated", strata),
-    Check("groups", "whether groups will have rewards that differ", groups),
+    Check("reward", reward, cheap=False),
+    Check("evaluation-size", evaluations),
+    Check("coverage", coverage),
+    Check("strata", strata),
+    Check("groups", groups),
 )

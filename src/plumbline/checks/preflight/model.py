@@ -343,12 +343,7 @@ def _replaced(before: BeforeRun) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("lengths", "whether prompts fit into the context, and gold answers into what an answer may have", lengths),
-    Check("checkpoint", "whether the model's files are all there and whole, with a tokenizer", checkpoint),
-    Check(
-        "template",
-        "how prompts are rendered: begin-of-text, messages left out, control tokens in the data",
-        template,
-        cheap=False,
-    ),
+    Check("lengths", lengths),
+    Check("checkpoint", checkpoint),
+    Check("template", template, cheap=False),
 )

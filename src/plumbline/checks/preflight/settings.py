@@ -314,8 +314,8 @@ def reproducible(before: BeforeRun) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("rates", "whether the learning rate is usual, lasts, and moves the weights", rates),
-    Check("laws", "whether training, scoring and evaluation draw by one law, and a clip that is set can act", laws),
-    Check("ignored-files", "whether git ignores files that a job elsewhere needs", ignored, cheap=False),
-    Check("reproducible", "what is not pinned", reproducible, cheap=False),
+    Check("rates", rates),
+    Check("laws", laws),
+    Check("ignored-files", ignored, cheap=False),
+    Check("reproducible", reproducible, cheap=False),
 )
