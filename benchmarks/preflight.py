@@ -9,8 +9,8 @@ import random
 import time
 from collections import Counter
 
-from plumbline.checks.preflight.near import near
-from plumbline.checks.preflight.preflight import preflight_of
+from plumbline.checks.preflight.overlap import near
+from plumbline.checks.preflight.report import preflight_of
 from plumbline.recipe import names
 
 

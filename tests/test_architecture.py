@@ -58,8 +58,8 @@ FOREIGN = re.compile(r"commerce|miniwob|formfactory|\bolist|\bshops?\b|web forms
 """Words of environments, of which the core has none."""
 WITHOUT_TORCH = (
     *("records", "algorithms", "recipe", "runs.remote", "runs", "tasks", "evaluation", "reports", "api", "cli.main"),
-    *("checks.diagnosis.check", "checks.audit.audit", "checks.audit.targets", "checks.refusals"),
-    *("checks.preflight.dry_run", "checks.preflight.preflight"),
+    *("checks.diagnosis.check", "checks.audit.audit", "checks.refusals"),
+    "checks.preflight.report",
     *("training.rollouts", "training.pipeline", "training.sweep"),
     *("policies.downloads.get", "policies.downloads.get", "policies.export.export"),
     *("engines.jobs.follow", "engines.jobs.entry", "serve.router"),

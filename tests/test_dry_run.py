@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from plumbline import api
-from plumbline.checks.preflight import dry_run as module
-from plumbline.checks.preflight.prompts import open_tasks
+from plumbline.checks.preflight import report as module
+from plumbline.checks.preflight.before import open_tasks
 from plumbline.checks.preflight.shapes import find_shapes, published
 from plumbline.cli import main as cli
 from plumbline.recipe import load

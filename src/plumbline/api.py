@@ -16,8 +16,8 @@ import numpy as np
 
 from plumbline import recipe as recipes
 from plumbline import tasks
-from plumbline.checks.preflight.dry_run import DryRun
-from plumbline.checks.preflight.dry_run import dry_run as look_ahead
+from plumbline.checks.preflight.report import DryRun
+from plumbline.checks.preflight.report import dry_run as look_ahead
 from plumbline.checks.refusals import check_recipe
 from plumbline.config.imports import consent, named, typed
 from plumbline.errors import RecipeError

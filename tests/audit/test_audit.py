@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from plumbline.checks.audit import bench, cheats, checks
-from plumbline.checks.audit.audit import audit
-from plumbline.checks.audit.probes import a_few
-from plumbline.checks.audit.targets import targets
-from plumbline.checks.audit.writings import DECIMAL_COMMA, writes_commas, writings
+from plumbline.checks.audit.audit import audit, targets
+from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example
+from plumbline.tasks import silent
 from tests.audit.faulty import FaultyTask
 
 
@@ -265,7 +264,7 @@ def score(completions, prompts, **columns):
 
 def _direct(name, data=None):
     for target in targets(name, {}, None, None if data is None else Path(data)).values():
-        target.open()
+        target(silent)
 
 
 def test_an_audit_is_not_written_over_another_file(plumbline, tmp_path, monkeypatch):

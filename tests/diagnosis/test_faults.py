@@ -36,7 +36,7 @@ def test_findings_of_the_audit_and_of_the_recipe_are_there():
     assert [name for name in named("audit") if f'"{name}"' not in source] == []
     if find_spec("plumbline.checks.preflight") is None:
         pytest.skip("no checks of a recipe")
-    from plumbline.checks.preflight.rules import CHECKS as BEFORE
+    from plumbline.checks.preflight.report import CHECKS as BEFORE
 
     assert named("before") - {check.name for check in BEFORE} == set()
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from plumbline import api
-from plumbline.checks.preflight.near import ALIKE, near
-from plumbline.checks.preflight.preflight import preflight, preflight_of
-from plumbline.checks.preflight.rules import reward
+from plumbline.checks.preflight import data
+from plumbline.checks.preflight.overlap import ALIKE, near
+from plumbline.checks.preflight.report import preflight, preflight_of
 from plumbline.errors import RunError
 from plumbline.recipe import parse
 from plumbline.records import Evaluation, Judged, Sampling
@@ -64,7 +64,7 @@ class Plan:
 @pytest.fixture
 def plan(tmp_path, monkeypatch, tiny_folder):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reward, "TRIED", 20)
+    monkeypatch.setattr(data, "TRIED", 20)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     return Plan(tmp_path, tiny_folder)
 

@@ -25,15 +25,45 @@ COMMON = frozenset({"train", "val", "test"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """A task of a run with its records, and what its stages are evaluated on."""
+    """A task of a run with its examples, and what its stages are evaluated on."""
 
     name: str
     """What the recipe calls it; empty for the only task of a run."""
     task: Task
-    train: Sequence[Example]
-    held_out: Splits
+    splits: Splits
+    """Its examples, those of train among them."""
     finals: Sequence[str]
-    """The splits of `held_out` that every stage is evaluated on after its end."""
+    """The splits that every stage is evaluated on after its end."""
+    inside: str
+    """The split that RL is evaluated on."""
+    planned: Mapping[str, int] | None = None
+    """How many examples each split will have, where the records are not built and these are a few like them."""
+
+    @property
+    def train(self) -> Sequence[Example]:
+        """What is trained on."""
+        return self.splits["train"]
+
+    @property
+    def held_out(self) -> Splits:
+        """What is evaluated on."""
+        wanted = dict.fromkeys([*self.finals, self.inside])
+        return {split: self.splits[split] for split in wanted if split in self.splits and split != "train"}
+
+    @property
+    def built(self) -> bool:
+        """Whether these are the run's own examples."""
+        return self.planned is None
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """How many examples each split has, or will have."""
+        return self.planned or {split: len(examples) for split, examples in self.splits.items()}
+
+    @property
+    def called(self) -> str:
+        """With a colon, for the beginning of a sentence about one of several tasks."""
+        return f"{self.name}: " if self.name else ""
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -61,8 +91,8 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
             if one.name not in task_names():
                 continue
             opened.append(task := open_task(one.name, one.options, NOWHERE))  # to open one of ours builds nothing
-        except RecipeError as error:
-            yield _of_task(name, error)
+        except RecipeError as error:  # of several tasks it says which one it is about
+            yield type(error)(f"tasks.{name}: {error.cause}", error.fix) if name else error
         except PlumblineError as error:
             yield error
         else:
@@ -98,11 +128,6 @@ def _what_makes(model: str) -> str | None:
         begun = " --resume" if Path(folder, name).exists() else ""
         return f"it comes of another recipe, to be run first: `plumbline run {name}{begun}`"
     return None
-
-
-def _of_task(name: str, error: RecipeError) -> RecipeError:
-    """An error of a task's options, which says which of several tasks it is about."""
-    return type(error)(f"tasks.{name}: {error.cause}", error.fix) if name else error
 
 
 def check_budgets(recipe: Recipe) -> None:
@@ -240,21 +265,17 @@ def try_verifier(run: Run, ground: Ground) -> None:
             "score was changed",
             "undo that change, or begin a new run with --out",
         )
-    if isinstance(task, Prechecked):
-        told = [event["message"] for event in run.files["events"].rows()]
-        for message in task.precheck(_verdicts(run.recipe, ground)):
-            if message not in told:
-                run.event("task", message)
-
-
-def _verdicts(recipe: Recipe, ground: Ground) -> int:
-    """How many answers to a task a run will have judged, at most (of several tasks each has a share of training)."""
-    stages = 1 + (recipe.sft is not None) + (recipe.rl is not None)
-    modes = 1 + recipe.evaluation.sampled  # greedily, and as in training
-    total = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)
-    if recipe.rl is not None:
-        total += recipe.rl.steps * recipe.rl.prompts_per_step * recipe.rl.group_size
+    if not isinstance(task, Prechecked):
+        return
+    recipe, rl, modes = run.recipe, run.recipe.rl, 1 + run.recipe.evaluation.sampled  # greedily, and as in training
+    stages = 1 + (recipe.sft is not None) + (rl is not None)
+    verdicts = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)
+    if rl is not None:  # at most: of several tasks each has a share of training
+        verdicts += rl.steps * rl.prompts_per_step * rl.group_size
         if recipe.evaluation.every:
             inside = len(ground.held_out[recipe.evaluation.split][: recipe.evaluation.limit])
-            total += modes * inside * (1 + recipe.rl.steps // recipe.evaluation.every)
-    return total
+            verdicts += modes * inside * (1 + rl.steps // recipe.evaluation.every)
+    told = [event["message"] for event in run.files["events"].rows()]
+    for message in task.precheck(verdicts):
+        if message not in told:
+            run.event("task", message)

@@ -42,9 +42,7 @@ def audit(
     The exit status is 1 where a fatal finding stands.
     """
     from plumbline.checks.audit.audit import audit as audit_task
-    from plumbline.checks.audit.audit import is_audit
-    from plumbline.checks.audit.show import audit_tables
-    from plumbline.checks.audit.targets import targets
+    from plumbline.checks.audit.audit import audit_tables, is_audit, targets
     from plumbline.config.overrides import task_options
     from plumbline.storage import write_json
 
@@ -53,7 +51,7 @@ def audit(
     found = {}
     with progress() as view:
         for name, target in targets(task, task_options(overrides or ()), rows, data).items():
-            opened = target.open(view.working)
+            opened = target(view.working)
             splits = (split,) if split is not None else ()
             found[name] = audit_task(opened, splits, limit=limit, seed=seed, progress=view.working)
     plain = {"audits": {name or each.task: each.plain() for name, each in found.items()}}

@@ -370,7 +370,7 @@ def check(
     elif is_recipe(path):
         if completions is not None:
             raise RecipeError(f"{path} is a recipe, and --completions are of a run", "leave them out")
-        from plumbline.checks.preflight.preflight import preflight_of
+        from plumbline.checks.preflight.report import preflight_of
 
         found = preflight_of(path, overrides or ())
         print_json(found.plain()) if as_json else print_tables(*found.shown())

@@ -51,7 +51,7 @@ LIMIT = 60.0
 """Seconds that one example's texts may take, or one verdict."""
 SLOW = 600.0
 """Seconds of judging in a run from which on they are worth a word."""
-
+ALONE = "let a reward depend on the example and the answer alone: no random numbers, no clock, no other answers"
 
 T = TypeVar("T")
 
@@ -180,7 +180,39 @@ def precheck(
             break
     each = (time.perf_counter() - began) / len(tried)
     _again(task, tried)
-    return [*_pace(task, each, verdicts), *_worth(tried, lambda: label(task, examples[:TRIED]), column)]
+
+    told = []
+    seconds = each * verdicts / max(1, threads_of(task))
+    if seconds >= SLOW:
+        told.append(
+            f"a verdict takes {each:.2g} s, so the {verdicts:,} verdicts of this run take {seconds / 3600:.1f} hours. "
+            "Make it faster, or, where it waits for something, let more threads judge (task jsonl: task.options.judges)"
+        )
+    rewards: dict[str, list[float]] = defaultdict(list)
+    for case, score in tried:
+        rewards[case.kind].append(score.total)
+    means = {kind: sum(found) / len(found) for kind, found in rewards.items()}
+    gold = means.pop(GOLD, None)
+    if gold is None:
+        return [*told, "no gold answers: no ceiling, no oracle, and nothing that SFT could show"]
+    labelled = label(task, examples[:TRIED]) if gold < 1 - 1e-6 else None
+    if labelled is not None and labelled.grave:
+        raise DataError(labelled.cause, labelled.fix(column))
+    if gold == 0:
+        case = next(case for case, _ in tried if case.kind == GOLD)
+        raise DataError(
+            f"none of the {len(rewards[GOLD])} gold answers tried earns anything, for example {case}",
+            "look at what the verifier expects of an answer, and at what the gold answers are: task.options.gold is a "
+            "column of whole completions, or a template with a label in it, such as '#### {answer}'",
+        )
+    if labelled is not None:
+        told.append(f"{labelled.cause}; {labelled.fix(column)}")
+    elif gold < 1 - 1e-6:
+        told.append(f"the gold answers tried earn {gold:.3f} on average: that is the ceiling, not 1")
+    for kind, mean in means.items():
+        if kind.startswith("control ") and mean >= gold:
+            told.append(f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will be learnt")
+    return told
 
 
 def cases_of(task: Task, examples: Sequence[Example]) -> Iterator[list[Case]]:
@@ -213,17 +245,14 @@ def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
         raise DataError(f"{case} gets no reward: {error.cause}", error.fix) from error
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        last = next((frame for frame in reversed(frames) if not _is_pythons(frame.filename)), frames[-1])
+        python = (sysconfig.get_path("stdlib"), "<frozen")  # whose own code raises for what a verifier gives it
+        own = [one for one in frames if not one.filename.startswith(python) or "site-packages" in one.filename]
+        last = (own or frames)[-1]
         raise DataError(
             f"judging {case} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})",
             "catch it there and give such a text what it is worth: a model writes anything",
         ) from error
     return score
-
-
-def _is_pythons(file: str) -> bool:
-    """Whether a file is one of Python's own, which raise for what a verifier gives them."""
-    return file.startswith((sysconfig.get_path("stdlib"), "<frozen")) and "site-packages" not in file
 
 
 def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
@@ -241,13 +270,19 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
         try:
             for cases in by_example.values():
                 example, texts = cases[0][0].example, [case.text for case, _ in cases]
-                verdicts = (
-                    task.judge_group(example, texts)
-                    if isinstance(task, Grouped)
-                    else [task.judge(example, text) for text in texts]
-                )
-                for (case, before), after in zip(cases, verdicts, strict=True):
-                    _same(case, before, whole(after)[1])
+                if isinstance(task, Grouped):
+                    verdicts = task.judge_group(example, texts)
+                else:
+                    verdicts = [task.judge(example, text) for text in texts]
+                for (case, before), verdict in zip(cases, verdicts, strict=True):
+                    after = whole(verdict)[1]
+                    if (before.total, before.parts) != (after.total, after.parts):
+                        cause = (
+                            f"the verifier gave {before.total:.4f} to {case}, and {after.total:.4f} the second time: a "
+                            "difference between two evaluations could be its own"
+                        )
+                        failed.append(DataError(cause, ALONE))
+                        return
         except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code; told to the user below
             failed.append(error)
 
@@ -268,57 +303,6 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
             f"the verifier judged texts one by one, and then raised {type(failed[0]).__name__}: {failed[0]}",
             "it must work for several answers of one example at once, and in threads where task.options.judges is set",
         )
-
-
-def _same(case: Case, before: Score, after: Score) -> None:
-    if (before.total, before.parts) != (after.total, after.parts):
-        raise DataError(
-            f"the verifier gave {before.total:.4f} to {case}, and {after.total:.4f} the second time: a difference "
-            "between two evaluations could be its own",
-            "let a reward depend on the example and the answer alone: no random numbers, no clock, no other answers",
-        )
-
-
-def _pace(task: Task, each: float, verdicts: int) -> Iterator[str]:
-    seconds = each * verdicts / max(1, threads_of(task))
-    if seconds >= SLOW:
-        yield (
-            f"a verdict takes {each:.2g} s, so the {verdicts:,} verdicts of this run take {seconds / 3600:.1f} hours. "
-            "Make it faster, or, where it waits for something, let more threads judge (task jsonl: task.options.judges)"
-        )
-
-
-def _worth(tried: Sequence[tuple[Case, Score]], label_of: Callable[[], Label | None], column: str) -> Iterator[str]:
-    """What gold answers earn, and which controls earn as much.
-
-    Raises:
-        DataError: no gold answer earns anything.
-    """
-    rewards: dict[str, list[float]] = defaultdict(list)
-    for case, score in tried:
-        rewards[case.kind].append(score.total)
-    means = {kind: sum(found) / len(found) for kind, found in rewards.items()}
-    gold = means.pop(GOLD, None)
-    if gold is None:
-        yield "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
-        return
-    labelled = label_of() if gold < 1 - 1e-6 else None
-    if labelled is not None and labelled.grave:
-        raise DataError(labelled.cause, labelled.fix(column))
-    if gold == 0:
-        case = next(case for case, _ in tried if case.kind == GOLD)
-        raise DataError(
-            f"none of the {len(rewards[GOLD])} gold answers tried earns anything, for example {case}",
-            "look at what the verifier expects of an answer, and at what the gold answers are: task.options.gold is a "
-            "column of whole completions, or a template with a label in it, such as '#### {answer}'",
-        )
-    if labelled is not None:
-        yield f"{labelled.cause}; {labelled.fix(column)}"
-    elif gold < 1 - 1e-6:
-        yield f"the gold answers tried earn {gold:.3f} on average: that is the ceiling, not 1"
-    for kind, mean in means.items():
-        if kind.startswith("control ") and mean >= gold:
-            yield f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will be learnt"
 
 
 def within_budget(cases: Iterable[Case], call: Callable[[Case], T]) -> Iterator[tuple[Case, T]]:

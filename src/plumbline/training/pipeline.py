@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.live import know
-from plumbline.checks.preflight.preflight import refuse
+from plumbline.checks.preflight.report import refuse
 from plumbline.checks.refusals import (
     Ground,
     check_any,
@@ -118,7 +118,8 @@ def _open_ground(run: Run, name: str) -> Ground:
     finals = final_splits(recipe, task)
     held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
     held_out |= {split: held_out[split][: recipe.evaluation.final_limit] for split in finals}
-    return Ground(name=name, task=task, train=train, held_out=held_out, finals=finals)
+    splits = {"train": train, **held_out}
+    return Ground(name=name, task=task, splits=splits, finals=finals, inside=recipe.evaluation.split)
 
 
 def _by_id(ground: Ground) -> dict[str, Example]:

@@ -1,34 +1,44 @@
-"""An audit of one task: what is tried, and what came of it."""
+"""An audit of one task: what is tried, what came of it, and how that is shown."""
 
+import inspect
 import io
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.audit.bench import Bench, Group, Hung, Verdict
+from rich.box import SIMPLE_HEAD
+from rich.console import Group as Shown
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from plumbline.checks.audit.bench import Bench, Group, Hung, mean, shown
 from plumbline.checks.audit.cheats import cheapest_cheat
 from plumbline.checks.audit.checks import check
 from plumbline.checks.audit.elsewhere import elsewhere
-from plumbline.checks.audit.probes import a_few, damaged
-from plumbline.checks.audit.seen import Seen, mean, written
-from plumbline.checks.audit.writings import writes_commas, writings
+from plumbline.checks.audit.texts import a_few, damaged, writes_commas, writings
 from plumbline.checks.diagnosis.finding import Finding
-from plumbline.errors import DataError, RewardError
+from plumbline.config.imports import dotted, named
+from plumbline.errors import DataError, RecipeError, RewardError
+from plumbline.evaluation.command import records_folder
 from plumbline.evaluation.statistics import mean_interval
+from plumbline.recipe import load, names, task_section
 from plumbline.records import Example
 from plumbline.storage import read_object
-from plumbline.tasks import Progress, silent
+from plumbline.tasks import Progress, open_task, silent, task_names, variants_of
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import GOLD, HOSTILE, Case
-from plumbline.tasks.task import Task, headline_of
+from plumbline.tasks.task import Task
 
 PROBED, STRUCK, POOL = 24, 4, 300
 """Examples whose gold answers are damaged and written otherwise; that hostile texts are answers to; that cheats are
 sought among."""
+STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +51,7 @@ class Audit:
     """Examples by split."""
     weights: Mapping[str, float]
     """The effective weight of each part, where the task says so; they add up to 1."""
-    seen: Seen
+    seen: Bench
     findings: tuple[Finding, ...]
     """The gravest first."""
     verdicts: int
@@ -58,6 +68,7 @@ class Audit:
     def plain(self) -> dict[str, Any]:
         """All figures, for JSON."""
         seen, cheat = self.seen, self.seen.cheat
+        golds = {"n": len(seen.golds), "mean": seen.ceiling, "least": min((v.reward for v in seen.golds), default=0)}
         return {
             "task": self.task,
             "rubric": self.rubric,
@@ -65,13 +76,7 @@ class Audit:
             "splits": dict(self.counts),
             "fatal": self.fatal,
             "findings": [asdict(finding) for finding in self.findings],
-            "gold": {
-                "n": len(seen.golds),
-                "mean": seen.ceiling,
-                "least": min((v.reward for v in seen.golds), default=0),
-            }
-            if seen.golds
-            else None,
+            "gold": golds if seen.golds else None,
             "controls": {
                 name: {"limit": seen.limits.get(name)} | {split: mean(found) for split, found in splits.items()}
                 for name, splits in seen.controls.items()
@@ -81,7 +86,7 @@ class Audit:
                 for name, values in seen.parts().items()
                 if (known := [value for _, value in values if value is not None])
             },
-            "writings": written(seen),
+            "writings": seen.written(),
             "cheat": None
             if cheat is None
             else {
@@ -124,71 +129,26 @@ def audit(
     few = a_few(chosen, PROBED // 3 if quick else PROBED, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
-    printed = Printed()
+    printed = io.StringIO()  # standard output is no place for what a verifier prints: the audit's figures stand there
     with redirect_stdout(printed):
         fitted = task.fitted() if isinstance(task, JsonlTask) else None
-        bench = Bench(fitted or task, progress)
-        seen = _seen(bench, chosen, few, seed, quick)
-    seen = replace(seen, printed=(printed.lines, printed.first), ranges=fitted.declared() if fitted is not None else "")
-    task = bench.task
+        task = fitted or task
+        bench = Bench(task, progress, commas=writes_commas(few), ranges=fitted.declared() if fitted is not None else "")
+        with suppress(Hung):  # which is a finding; what was judged until then is looked at
+            _judge_all(bench, chosen, few, seed)
+            _try_again(bench, chosen, few, seed, quick)
+        weights = task.shares if isinstance(task, JsonlTask) else {}
+    bench.printed = printed.getvalue()
     return Audit(
         task=task.name,
         rubric=task.rubric,
         counts={split: len(examples) for split, examples in chosen.items()},
-        weights=task.shares if isinstance(task, JsonlTask) else {},
-        seen=seen,
-        findings=tuple(check(seen)),
-        verdicts=bench.count + seen.repeated,
+        weights=weights,
+        seen=bench,
+        findings=tuple(check(bench)),
+        verdicts=bench.count + bench.repeated,
         rate=bench.count / bench.seconds if bench.seconds else 0.0,
         seconds=time.monotonic() - began,
-    )
-
-
-def _seen(
-    bench: Bench, chosen: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int, quick: bool
-) -> Seen:
-    """Try everything, until it is done or verdicts do not come back."""
-    task = bench.task
-    users = task if isinstance(task, JsonlTask) else None
-    cheat, again, other, repeated, labelled, misread = None, [], [], [], None, None
-    try:
-        _judge_all(bench, chosen, few, seed)
-        if users is not None:
-            strange = any(one.kind == RewardError.__name__ for one in _every(bench))
-            misread = None if strange else users.misread(few)
-            labelled = users.label(few) if misread is None else None
-        if not quick and misread is None and not (labelled is not None and labelled.grave):
-            cheat = cheapest_cheat(bench, a_few(chosen, POOL, seed), task.controls, seed)
-        probed = {example.id for example in few}
-        repeated = [one for one in _every(bench) if one.case.example.id in probed and one.score is not None]
-        again = bench.again(repeated)
-        if not again:
-            bench.progress("on another thread, in another process", 0, 1)
-            other = elsewhere(task, repeated)
-    except Hung:
-        pass  # which is a finding; what was judged until then is looked at
-    headline = headline_of(task)
-    return Seen(
-        golds=bench.kept.get(("gold",), ()),
-        controls={
-            name: {group[2]: found for group, found in bench.kept.items() if group[:2] == ("control", name)}
-            for name in dict.fromkeys(group[1] for group in bench.kept if group[0] == "control")
-        },
-        damaged=bench.kept.get(("damaged",), ()),
-        hostile=bench.kept.get(("hostile",), ()),
-        writings={group[1]: found for group, found in bench.kept.items() if group[0] == "writing"},
-        every=_every(bench),
-        again=again,
-        repeated=len(repeated),
-        elsewhere=other,
-        label=labelled,
-        misread=misread,
-        column="" if users is None else users.options.gold or "",
-        cheat=cheat,
-        limits=headline.limits if headline is not None else {},
-        form=tuple(task.form),
-        idle=() if users is None else [name for name, share in users.shares.items() if not share],
-        commas=writes_commas(few),
     )
 
 
@@ -198,25 +158,6 @@ def is_audit(path: Path) -> bool:
         return "audits" in read_object(path)
     except DataError:
         return False
-
-
-class Printed(io.StringIO):
-    """Standard output of a verifier, which is no place for it: the audit's own figures stand there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines, self.first = 0, ""
-
-    def write(self, text: str) -> int:
-        """Count lines, and keep the first."""
-        if not self.lines:
-            self.first = (self.first + text).split("\n")[0][:80]
-        self.lines += text.count("\n")
-        return len(text)
-
-
-def _every(bench: Bench) -> list[Verdict]:
-    return [verdict for kept in bench.kept.values() for verdict in kept]
 
 
 def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int) -> None:
@@ -240,8 +181,8 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
         for name, control in bench.task.controls.items()
     }
     bench.judge("controls", answers)
-    if isinstance(bench.task, JsonlTask) and not golds:
-        bench.judge("likely answers", {("likely",): bench.task.likely(few[: len(few) // 3 + 1])})
+    if bench.users is not None and not golds:
+        bench.judge("likely answers", {("likely",): bench.users.likely(few[: len(few) // 3 + 1])})
     golden = [one for one in few if one.gold is not None]
     worse = [
         Case(one, "damaged gold answer", text)
@@ -250,8 +191,146 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
     ]
     bench.judge("damaged gold answers", {("damaged",): worse})
     ways: dict[Group, list[Case]] = defaultdict(list)
-    language = "pt" if writes_commas(few) else "en"
     for one in golden:
-        for way, text in writings(one, language):
+        for way, text in writings(one, "pt" if bench.commas else "en"):
             ways["writing", way].append(Case(one, f"gold answer ({way})", text))
     bench.judge("gold answers written otherwise", ways)
+
+
+def _try_again(
+    bench: Bench, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int, quick: bool
+) -> None:
+    """Look for what explains the rewards, search for a cheat, and judge a second time, here and elsewhere.
+
+    Raises:
+        Hung: see `Bench.judge`.
+    """
+    if bench.users is not None:
+        strange = any(one.kind == RewardError.__name__ for one in bench.every)
+        bench.misread = None if strange else bench.users.misread(few)
+        bench.label = bench.users.label(few) if bench.misread is None else None
+    if not quick and bench.misread is None and not (bench.label is not None and bench.label.grave):
+        bench.cheat = cheapest_cheat(bench, a_few(splits, POOL, seed), bench.task.controls, seed)
+    probed = {example.id for example in few}
+    repeated = [verdict for verdict, _ in bench.scored if verdict.case.example.id in probed]
+    bench.repeat(repeated)
+    if not bench.again:
+        bench.progress("on another thread, in another process", 0, 1)
+        bench.elsewhere = elsewhere(bench.task, repeated)
+
+
+# -- for a terminal ----------------------------------------------------------------------------------------------------
+
+
+def audit_tables(name: str, audit: Audit) -> RenderableType:
+    """What was tried with its figures, and the findings below."""
+    seen, cheat, parts = audit.seen, audit.seen.cheat, audit.weights
+    splits = ", ".join(f"{split} {count}" for split, count in audit.counts.items())
+    title = Text(f"{name or audit.task}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a second")
+    if len(parts) > 1:
+        title.append(f"\neffective weights: {', '.join(f'{part} {share:.2f}' for part, share in parts.items())}")
+
+    earned = _table("who earns what", "n", "reward [95 % interval]", "at most")
+    if seen.golds:
+        earned.add_row("gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold")
+    for control, found in seen.controls.items():
+        split, verdicts = max(found.items(), key=lambda item: mean(item[1]))
+        limit = seen.limits.get(control)
+        interval = mean_interval([one.score.total for one in verdicts if one.score is not None])
+        reward, most = f"{interval:.3f}" if interval.n else "-", "" if limit is None else f"{limit:.3f}"
+        earned.add_row(f"control {control} ({split})", str(interval.n), reward, most)
+    if cheat is not None:
+        earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{mean_interval(cheat.rewards):.3f}", "")
+    shown_below: list[RenderableType] = [earned]
+    if cheat is not None:
+        shown_below.append(Text(f"cheapest cheat: {shown(cheat.rule, 240)}\n"))
+
+    values = _table("parts of the reward", "texts", "least", "most")
+    for part, pairs in seen.parts().items():
+        if known := [value for _, value in pairs if value is not None]:
+            values.add_row(part, str(len(known)), f"{min(known):.3f}", f"{max(known):.3f}")
+
+    ways = seen.written()
+    readings = sorted({reading for way in ways.values() for reading in way["readings"]})
+    written = _table("a gold answer written otherwise", "n", "loses", *(f"{one} reading" for one in readings))
+    for way, figures in ways.items():
+        totals = [f"{figures['readings'][one]:.3f}" for one in readings if one in figures["readings"]]
+        written.add_row(way, str(figures["n"]), f"{figures['loss']:.1%}", *totals)
+    shown_below += [table for table in (values, written) if table.row_count]
+
+    lines = [line for finding in audit.findings for line in _lines(finding)]
+    return Shown(title, *shown_below, *(lines or [Text("nothing found\n")]))
+
+
+def _lines(finding: Finding) -> Iterator[Text]:
+    yield Text(f"{finding.level}: {finding.check}: {finding.what}", style=STYLES[finding.level])
+    for heading, text in (
+        ("causes", "; ".join(finding.causes)),
+        ("fix", finding.fix),
+        ("examples", ", ".join(finding.samples)),
+    ):
+        if text:
+            yield Text(f"    {heading}: {text}")
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
+    table.add_column("")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+# -- what the word after `plumbline audit` names -----------------------------------------------------------------------
+
+
+Opening = Callable[[Progress], Task]
+
+
+def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path | None) -> dict[str, Opening]:
+    """What is meant, task by task, to be opened; a single one has the name "".
+
+    Args:
+        name: a task (one with variants stands for each), a recipe (for all its tasks, or RECIPE:NAME for one), or,
+            with rows, a reward function as `module:function`, or several with commas between.
+        options: of the task, over a recipe's.
+        rows: a file of JSON lines, for a reward function.
+        data: where the records are, else data/TASK.
+
+    Raises:
+        RecipeError: there is no such thing, or an option that it does not have.
+        DataError, StorageError: records that cannot be read.
+    """
+    name = dotted(name)
+    if rows is not None:
+        scored = {"train": str(rows), "score": name.split(",") if "," in name else name}
+        return {"": partial(open_task, "jsonl", {**scored, **options}, Path("data") / "jsonl")}
+    path, _, one = name.partition(":")
+    if path not in task_names() and (Path(path).suffix in {".yaml", ".yml"} or path in names()):
+        sections = {one: task_section(name, ())} if one and Path(path).suffix else load(path).each_task
+        if one and one not in sections:
+            raise RecipeError(f"the recipe {path} has no task {one}", f"it has {', '.join(filter(None, sections))}")
+        wanted = {one: sections[one]} if one else sections
+        return {
+            label: partial(open_task, task.name, {**task.options, **options}, records_folder(task.name, data))
+            for label, task in wanted.items()
+        }
+    if one and name not in task_names():
+        _refuse_functions(name)
+    folder = records_folder(name, data)
+    variants = variants_of(name, options, folder)
+    return {label: partial(open_task, name, one_of, folder) for label, one_of in variants.items()}
+
+
+def _refuse_functions(name: str) -> None:
+    """A scoring function opens no task, though its parameters may be as many as an opener's.
+
+    Raises:
+        RecipeError: it is one.
+    """
+    try:
+        parameters = inspect.signature(named(name, "task")).parameters
+    except (TypeError, ValueError):
+        return  # which is said where it is opened
+    if {"completion", "completions", "solution_str"} & parameters.keys():
+        raise RecipeError(f"{name} is a scoring function, and no task", "add --rows with a file of JSON lines")

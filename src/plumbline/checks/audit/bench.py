@@ -1,22 +1,25 @@
-"""Where the texts of an audit are judged: in bounded time, and nothing that a verifier raises goes further."""
+"""Where the texts of an audit are judged, in bounded time, and what came of them, by what they were tried for."""
 
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from plumbline.errors import DataError
 from plumbline.records import Score
 from plumbline.tasks import Progress
-from plumbline.tasks.precheck import Case, judge_case
-from plumbline.tasks.task import Task
+from plumbline.tasks.jsonl.task import JsonlTask
+from plumbline.tasks.precheck import Case, Label, judge_case
+from plumbline.tasks.task import Task, headline_of
 from plumbline.training.judging import Judging
 
 LIMIT = 10.0
 """Seconds that one verdict may take. A step of 64 answers would wait ten minutes for such ones."""
 HANGS = 3
 """Verdicts over the limit, after which nothing more is judged."""
-
 
 Group = tuple[str, ...]
 """What verdicts are kept by: what the texts are, such as ("gold",) or ("control", NAME, SPLIT)."""
@@ -45,9 +48,44 @@ class Verdict:
         return 0.0 if self.score is None else self.score.total
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Verdicts that came out otherwise under one condition."""
+
+    where: str
+    """Such as "on another thread"."""
+    verdict: Verdict
+    """One of them, as it was at first."""
+    then: str
+    count: int
+    of: int
+    alarm: bool = False
+    """Whether the verifier sets an alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cheat:
+    """The best answer that knows nothing."""
+
+    rule: str
+    """The text; what is made of the prompt stands in angle brackets."""
+    rewards: tuple[float, ...]
+    """On examples that were not sought on."""
+    example: str
+    """The id of the first of them, and the text that the rule gives for it."""
+    text: str
+    verdicts: int
+    """That the search took."""
+
+    @property
+    def reward(self) -> float:
+        """The mean."""
+        return float(np.mean(self.rewards))
+
+
 @dataclass(slots=True)
 class Bench:
-    """Judges, and keeps the verdicts."""
+    """Judges texts, and keeps the verdicts; nothing that a verifier raises goes further."""
 
     task: Task
     progress: Progress
@@ -57,6 +95,23 @@ class Bench:
     count: int = 0
     """Verdicts that came, those of the search included."""
     hangs: int = 0
+    again: Sequence[tuple[Verdict, Score | None]] = ()
+    """Those that came out otherwise the second time, with what they got."""
+    repeated: int = 0
+    """How many were judged twice."""
+    elsewhere: Sequence[Elsewhere] = ()
+    """Verdicts that came out otherwise under other conditions."""
+    label: Label | None = None
+    """What is wrong with gold answers that are labels."""
+    misread: tuple[str, str] | None = None
+    """What is wrong, and what to do, where a function takes completions in another form than it gets."""
+    ranges: str = ""
+    """The line that declares the ranges that the reward was seen to have, where they are taken from that."""
+    printed: str = ""
+    """By the verifier."""
+    cheat: Cheat | None = None
+    commas: bool = False
+    """Whether the prompts' language writes decimal commas."""
 
     def judge(self, what: str, groups: Mapping[Group, Sequence[Case]]) -> None:
         """Judge groups of texts and keep their verdicts; `what` is what the progress calls them all.
@@ -90,27 +145,130 @@ class Bench:
         self.count += 1
         return Verdict(case, score, seconds)
 
-    def again(self, verdicts: Iterable[Verdict]) -> list[tuple[Verdict, Score | None]]:
+    def repeat(self, verdicts: Sequence[Verdict]) -> None:
         """Judge what had a score a second time, as training does: on the task's threads, an example's texts together,
-        and the last first. Returns those that came out otherwise, with what they got."""
+        and the last first."""
+        self.repeated = len(verdicts)
         by_example: dict[str, list[Verdict]] = defaultdict(list)
         for verdict in verdicts:
-            if verdict.score is not None:
-                by_example[verdict.case.example.id].append(verdict)
+            by_example[verdict.case.example.id].append(verdict)
         groups = [group[::-1] for group in by_example.values()][::-1]
-        examples = [group[0].case.example for group in groups]
-        other, done, total = [], 0, sum(map(len, groups))
-        with Judging(self.task, examples) as judging:
-            for place, group in enumerate(groups):
-                for copy, verdict in enumerate(group):
-                    self.progress("all a second time", done, total)
-                    judging.tell(place, copy, verdict.case.text)
-                    done += 1
-        for place, group in enumerate(groups):
-            for copy, verdict in enumerate(group):
-                _, score, _ = judging.verdict(place, copy)
-                assert verdict.score is not None
-                same = score is not None and (score.total, score.parts) == (verdict.score.total, verdict.score.parts)
-                if not same:
-                    other.append((verdict, score))
-        return other
+        told = [(place, copy, one) for place, group in enumerate(groups) for copy, one in enumerate(group)]
+        with Judging(self.task, [group[0].case.example for group in groups]) as judging:
+            for done, (place, copy, verdict) in enumerate(told):
+                self.progress("all a second time", done, len(told))
+                judging.tell(place, copy, verdict.case.text)
+        scores = [(verdict, judging.verdict(place, copy)[1]) for place, copy, verdict in told]
+        self.again = [(one, score) for one, score in scores if _value(score) != _value(one.score)]
+
+    # -- what was judged -----------------------------------------------------------------------------------------------
+
+    @property
+    def every(self) -> list[Verdict]:
+        """All verdicts."""
+        return [verdict for kept in self.kept.values() for verdict in kept]
+
+    @property
+    def golds(self) -> Sequence[Verdict]:
+        """Of gold answers."""
+        return self.kept.get(("gold",), ())
+
+    @property
+    def damaged(self) -> Sequence[Verdict]:
+        """Of damaged gold answers."""
+        return self.kept.get(("damaged",), ())
+
+    @property
+    def hostile(self) -> Sequence[Verdict]:
+        """Of hostile texts."""
+        return self.kept.get(("hostile",), ())
+
+    @property
+    def writings(self) -> Mapping[str, Sequence[Verdict]]:
+        """Of gold answers written otherwise, by the way."""
+        return {group[1]: found for group, found in self.kept.items() if group[0] == "writing"}
+
+    @property
+    def controls(self) -> Mapping[str, Mapping[str, Sequence[Verdict]]]:
+        """By control and split."""
+        found: dict[str, dict[str, Sequence[Verdict]]] = defaultdict(dict)
+        for group, verdicts in self.kept.items():
+            if group[0] == "control":
+                found[group[1]][group[2]] = verdicts
+        return found
+
+    @property
+    def scored(self) -> list[tuple[Verdict, Score]]:
+        """Those that have a score."""
+        return [(verdict, verdict.score) for verdict in self.every if verdict.score is not None]
+
+    @property
+    def ceiling(self) -> float:
+        """What gold answers earn; 1 where there are none."""
+        return mean(self.golds) if self.golds else 1.0
+
+    @property
+    def floor(self) -> float:
+        """The least that any text earned."""
+        return min((score.total for _, score in self.scored), default=0.0)
+
+    @property
+    def users(self) -> JsonlTask | None:
+        """The task, where its scoring functions are a user's."""
+        return self.task if isinstance(self.task, JsonlTask) else None
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """Of controls, where the task has them."""
+        headline = headline_of(self.task)
+        return headline.limits if headline is not None else {}
+
+    @property
+    def idle(self) -> Sequence[str]:
+        """Parts of weight 0."""
+        return [name for name, share in self.users.shares.items() if not share] if self.users is not None else []
+
+    def parts(self) -> dict[str, list[tuple[Verdict, float | None]]]:
+        """The values of every part that pays; a score without parts has one, its total."""
+        found: dict[str, list[tuple[Verdict, float | None]]] = defaultdict(list)
+        idle = self.idle
+        for verdict, score in self.scored:
+            for name, value in (score.parts or {"reward": score.total}).items():
+                if name not in idle:
+                    found[name].append((verdict, value))
+        return found
+
+    def written(self) -> dict[str, dict[str, Any]]:
+        """Of each way to write a gold answer: how many were tried, the mean share of its reward that is lost, and the
+        mean total under each reading, where the task has readings."""
+        whole = {one.case.example.id: one.reward for one in self.golds if one.reward}
+        found = {}
+        for way, verdicts in self.writings.items():
+            scores = [(whole.get(one.case.example.id), one.score) for one in verdicts if one.score is not None]
+            shares = [1 - score.total / gold for gold, score in scores if gold is not None]
+            if shares:
+                names = scores[0][1].readings
+                totals = {name: float(np.mean([score.readings[name] for _, score in scores])) for name in names}
+                found[way] = {"n": len(shares), "loss": float(np.mean(shares)), "readings": totals}
+        return found
+
+
+def _value(score: Score | None) -> tuple[Any, ...] | None:
+    return None if score is None else (score.total, score.parts)
+
+
+def mean(verdicts: Iterable[Verdict]) -> float:
+    """The mean reward of those that have one."""
+    rewards = [one.score.total for one in verdicts if one.score is not None]
+    return float(np.mean(rewards)) if rewards else 0.0
+
+
+def ids(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    """The first few examples."""
+    return tuple(dict.fromkeys(one.case.example.id for one in verdicts))[:5]
+
+
+def shown(text: str, most: int = 60) -> str:
+    """A text in one line, cut."""
+    quoted = repr(text)
+    return quoted if len(quoted) <= most else f"{quoted[: most - 4]}...{quoted[-1]}"

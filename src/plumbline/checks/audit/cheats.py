@@ -10,12 +10,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from plumbline.checks.audit.bench import HANGS, Bench
-from plumbline.checks.audit.probes import as_object, dump
+from plumbline.checks.audit.bench import HANGS, Bench, Cheat
+from plumbline.checks.audit.texts import as_object, dump
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.precheck import Case
@@ -32,53 +31,22 @@ LENGTH = 3000
 """Characters of an answer, at most."""
 
 RULES: Mapping[str, Callable[[str], str]] = {
-    "the prompt": lambda prompt: prompt,
-    "the prompt's first line": lambda prompt: prompt.strip().split("\n")[0],
-    "the prompt's last line": lambda prompt: prompt.strip().split("\n")[-1],
-    "the prompt's longest line": lambda prompt: max(prompt.split("\n"), key=len),
-    "the prompt's labelled lines": lambda prompt: "\n".join(re.findall(r"^[^\n:]{1,60}:.*$", prompt, re.MULTILINE)),
-    "the prompt's last labelled value": lambda prompt: "".join(re.findall(r":[ \t]*(\S[^\n]*)", prompt)[-1:]),
-    "the prompt's quoted texts": lambda prompt: "\n".join(re.findall(r"[\"“']([^\"”'\n]{1,200})[\"”']", prompt)),
-    "the prompt's numbers": lambda prompt: " ".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)),
-    "the prompt's last number": lambda prompt: "".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)[-1:]),
-    "the prompt's capitalised words": lambda prompt: " ".join(re.findall(r"\b[^\W\d_a-z]\w+", prompt)),
-    "the prompt's braces": lambda prompt: "".join(re.findall(r"\{.*\}", prompt, re.DOTALL)),
+    "<the prompt>": lambda prompt: prompt,
+    "<the prompt's first line>": lambda prompt: prompt.strip().split("\n")[0],
+    "<the prompt's last line>": lambda prompt: prompt.strip().split("\n")[-1],
+    "<the prompt's longest line>": lambda prompt: max(prompt.split("\n"), key=len),
+    "<the prompt's labelled lines>": lambda prompt: "\n".join(re.findall(r"^[^\n:]{1,60}:.*$", prompt, re.MULTILINE)),
+    "<the prompt's last labelled value>": lambda prompt: "".join(re.findall(r":[ \t]*(\S[^\n]*)", prompt)[-1:]),
+    "<the prompt's quoted texts>": lambda prompt: "\n".join(re.findall(r"[\"“']([^\"”'\n]{1,200})[\"”']", prompt)),
+    "<the prompt's numbers>": lambda prompt: " ".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)),
+    "<the prompt's last number>": lambda prompt: "".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)[-1:]),
+    "<the prompt's capitalised words>": lambda prompt: " ".join(re.findall(r"\b[^\W\d_a-z]\w+", prompt)),
+    "<the prompt's braces>": lambda prompt: "".join(re.findall(r"\{.*\}", prompt, re.DOTALL)),
 }
 """What can be made of the prompt's last message without understanding it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A text, or the name of a rule."""
-
-    text: str = ""
-    rule: str = ""
-
-    def __str__(self) -> str:
-        return f"<{self.rule}>" if self.rule else self.text
-
-
-Answer = tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cheat:
-    """The best that was found."""
-
-    rule: str
-    """The text; what is made of the prompt stands in angle brackets."""
-    rewards: tuple[float, ...]
-    """On examples that were not sought on."""
-    example: str
-    """The id of the first of them, and the text that the rule gives for it."""
-    text: str
-    verdicts: int
-    """That the search took."""
-
-    @property
-    def reward(self) -> float:
-        """The mean."""
-        return float(np.mean(self.rewards))
+Answer = tuple[str, ...]
+"""Pieces: texts, and names of rules."""
 
 
 def cheapest_cheat(
@@ -116,7 +84,7 @@ def cheapest_cheat(
     finals = {answer: [search.judge(one, answer) for one in measuring] for answer in best[:FINALISTS]}
     answer = max(finals, key=lambda one: sum(finals[one]))
     return Cheat(
-        rule="\n".join(map(str, answer)),
+        rule="\n".join(answer),
         rewards=tuple(finals[answer]),
         example=measuring[0].id,
         text=text_for(answer, measuring[0]),
@@ -127,7 +95,7 @@ def cheapest_cheat(
 def text_for(answer: Answer, example: Example) -> str:
     """What an answer says to an example."""
     prompt = example.messages[-1]["content"]
-    return "\n".join(RULES[one.rule](prompt) if one.rule else one.text for one in answer)[:LENGTH]
+    return "\n".join(RULES[one](prompt) if one in RULES else one for one in answer)[:LENGTH]
 
 
 class _Search:
@@ -153,7 +121,7 @@ class _Search:
             if answer not in self.earned and self.goes_on():
                 self.earned[answer] = self._earns(answer)
         known = {answer: None for answer in answers if answer in self.earned}
-        kept = sorted(known, key=lambda one: (-self.earned[one], sum(len(str(piece)) for piece in one)))[:KEPT]
+        kept = sorted(known, key=lambda one: (-self.earned[one], sum(map(len, one))))[:KEPT]
         self.least = self.earned[kept[-1]] if len(kept) == KEPT else 0.0
         return kept
 
@@ -167,25 +135,25 @@ class _Search:
 
 def _first(lending: Sequence[Example], controls: Mapping[str, Control]) -> Iterator[Answer]:
     """What the search begins with."""
-    yield from ((Piece(rule=rule),) for rule in RULES)
+    yield from ((rule,) for rule in RULES)
     golds = [example.gold for example in lending if example.gold is not None]
     common = [gold for gold, _ in Counter(golds).most_common()]
     if golds:
-        yield (Piece("\n".join(common)[:LENGTH]),)
+        yield ("\n".join(common)[:LENGTH],)
         if objects := [one for one in map(as_object, golds) if one]:
             values = {key: Counter(dump({key: one[key]}) for one in objects if key in one) for key in objects[0]}
             usual = {key: as_object(found.most_common(1)[0][0])[key] for key, found in values.items()}
-            yield (Piece(dump(usual)),)
+            yield (dump(usual),)
     for control in controls.values():
-        yield from ((Piece(text),) for text, _ in Counter(control(lending[:24])).most_common(4))
-    yield from ((Piece(gold),) for gold in common[:24])
+        yield from ((text,) for text, _ in Counter(control(lending[:24])).most_common(4))
+    yield from ((gold,) for gold in common[:24])
 
 
 def _joined(first: Answer, second: Answer) -> Answer:
     """One after the other; texts that meet become one."""
-    if first[-1].rule or second[0].rule:
+    if first[-1] in RULES or second[0] in RULES:
         return (*first, *second)[:PIECES]
-    return (*first[:-1], Piece(f"{first[-1].text}\n{second[0].text}"[:LENGTH]), *second[1:])[:PIECES]
+    return (*first[:-1], f"{first[-1]}\n{second[0]}"[:LENGTH], *second[1:])[:PIECES]
 
 
 def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Generator) -> Answer:
@@ -201,7 +169,11 @@ def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Gener
         left_out = int(rng.integers(len(answer)))
         return (*answer[:left_out], *answer[left_out + 1 :])
     place = int(rng.integers(len(answer)))
-    changed = Piece(_changed(answer[place].text, of([other])[0].text, rng)) if answer[place].text else of(crowd)[0]
+    piece = answer[place]
+    if not piece or piece in RULES:
+        changed = of(crowd)[0]
+    else:
+        changed = _changed(piece, "" if other[0] in RULES else other[0], rng)
     return (*answer[:place], changed, *answer[place + 1 :])
 
 

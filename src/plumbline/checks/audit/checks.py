@@ -8,11 +8,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.checks.audit.bench import LIMIT, Verdict
+from plumbline.checks.audit.bench import LIMIT, Bench, Verdict, ids, mean, shown
 from plumbline.checks.audit.elsewhere import LATE
-from plumbline.checks.audit.seen import Seen, ids, mean, shown, written
-from plumbline.checks.audit.writings import DECIMAL_COMMA
-from plumbline.checks.diagnosis.finding import Finding, Level
+from plumbline.checks.audit.texts import DECIMAL_COMMA
+from plumbline.checks.diagnosis.finding import LEVELS, Finding, Level
 from plumbline.evaluation.statistics import mean_interval, surely_over
 
 EXACT = 1e-6
@@ -37,7 +36,7 @@ SLOW, TIMES = 2.0, 50
 """Seconds, and times the median, that a verdict on a hostile text may take."""
 
 
-def raises(seen: Seen) -> Iterator[Finding]:
+def raises(seen: Bench) -> Iterator[Finding]:
     """A verifier that raises, or returns what is no reward: one finding for each thing to do about it."""
     by_fix: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in seen.every:
@@ -61,7 +60,7 @@ def raises(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def slow(seen: Seen) -> Iterator[Finding]:
+def slow(seen: Bench) -> Iterator[Finding]:
     """A verdict that does not come, or one that a text makes slow."""
     if hung := [verdict for verdict in seen.every if verdict.hung]:
         yield Finding(
@@ -88,7 +87,7 @@ def slow(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def parts(seen: Seen) -> Iterator[Finding]:
+def parts(seen: Bench) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
     for name, values in seen.parts().items():
@@ -129,7 +128,7 @@ def parts(seen: Seen) -> Iterator[Finding]:
                 causes=("it does not look at the answer",),
                 fix="make it depend on the answer, or take it out",
             )
-        elif least > FLOOR and name not in seen.form:
+        elif least > FLOOR and name not in seen.task.form:
             worst = min((pair for pair in values if pair[1] is not None), key=lambda pair: pair[1] or 0.0)[0]
             yield Finding(
                 "part-floor",
@@ -146,7 +145,7 @@ def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> flo
     return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
 
 
-def opposed(seen: Seen) -> Iterator[Finding]:
+def opposed(seen: Bench) -> Iterator[Finding]:
     """Parts of which one falls when the other rises, and that no text satisfies both."""
     tried = {id(verdict) for verdict in (*seen.golds, *seen.damaged)}
     found = seen.parts()
@@ -173,7 +172,7 @@ def opposed(seen: Seen) -> Iterator[Finding]:
             )
 
 
-def oracle(seen: Seen) -> Iterator[Finding]:
+def oracle(seen: Bench) -> Iterator[Finding]:
     """Gold answers that earn less than 1, but for parts that are named already."""
     if not seen.golds:
         if any(verdict.hung for verdict in seen.every):
@@ -192,9 +191,9 @@ def oracle(seen: Seen) -> Iterator[Finding]:
     named |= {part for one in opposed(seen) for part in one.evidence["parts"]}
     low = [(one, score) for one, score in scored if score.total < 1 - EXACT]
     lacking: dict[str, int] = defaultdict(int)
-    unexplained = []
+    idle, unexplained = seen.idle, []
     for verdict, score in low:
-        paying = {name: value for name, value in score.parts.items() if name not in seen.idle}
+        paying = {name: value for name, value in score.parts.items() if name not in idle}
         short = {name for name, value in paying.items() if value is not None and value < 1 - EXACT}
         for name in short:
             lacking[name] += 1
@@ -220,7 +219,7 @@ def oracle(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def controls(seen: Seen) -> Iterator[Finding]:
+def controls(seen: Bench) -> Iterator[Finding]:
     """Controls that earn too much."""
     for name, splits in seen.controls.items():
         split, verdicts = max(splits.items(), key=lambda item: mean(item[1]))
@@ -249,7 +248,7 @@ def controls(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def hostile(seen: Seen) -> Iterator[Finding]:
+def hostile(seen: Bench) -> Iterator[Finding]:
     """Texts made to break verifiers that earn something."""
     by_text: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in seen.hostile:
@@ -269,9 +268,9 @@ def hostile(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def writings(seen: Seen) -> Iterator[Finding]:
+def writings(seen: Bench) -> Iterator[Finding]:
     """Ways to write the gold value that lose too much."""
-    ways = written(seen)
+    ways = seen.written()
     lost = {way: found["loss"] for way, found in ways.items() if found["loss"] > LOSES + EXACT}
     if not lost:
         return
@@ -290,7 +289,7 @@ def writings(seen: Seen) -> Iterator[Finding]:
     )
 
 
-def readings(seen: Seen) -> Iterator[Finding]:
+def readings(seen: Bench) -> Iterator[Finding]:
     """A lenient reading that pays less than the strict one, or readings that differ on gold answers."""
     both = [(one, score) for one, score in seen.scored if {"strict", "lenient"} <= score.readings.keys()]
     if worse := [pair for pair in both if pair[1].readings["lenient"] < pair[1].readings["strict"] - EXACT]:
@@ -320,7 +319,7 @@ def readings(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def labels(seen: Seen) -> Iterator[Finding]:
+def labels(seen: Bench) -> Iterator[Finding]:
     """Gold answers that are labels, which explains what they lack."""
     if (found := seen.label) is not None:
         yield Finding(
@@ -329,17 +328,17 @@ def labels(seen: Seen) -> Iterator[Finding]:
             found.cause,
             evidence={"gold": found.gold, "template": found.template, "earns": found.earns},
             samples=ids(seen.golds),
-            fix=found.fix(seen.column),
+            fix=found.fix((seen.users and seen.users.options.gold) or ""),
         )
 
 
-def form(seen: Seen) -> Iterator[Finding]:
+def form(seen: Bench) -> Iterator[Finding]:
     """Completions in another form than a function reads."""
     if seen.misread is not None:
         yield Finding("form", "fatal", seen.misread[0], samples=ids(seen.golds), fix=seen.misread[1])
 
 
-def ranges(seen: Seen) -> Iterator[Finding]:
+def ranges(seen: Bench) -> Iterator[Finding]:
     """Ranges that nobody declared."""
     if seen.ranges:
         yield Finding(
@@ -351,14 +350,14 @@ def ranges(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def prints(seen: Seen) -> Iterator[Finding]:
+def prints(seen: Bench) -> Iterator[Finding]:
     """A verifier that prints."""
-    count, first = seen.printed
-    if count:
+    if count := seen.printed.count("\n"):
+        first = seen.printed.split("\n")[0][:80]
         yield Finding("prints", "note", f"the verifier printed {count:,} lines, first {first!r}: a run's log would too")
 
 
-def conditions(seen: Seen) -> Iterator[Finding]:
+def conditions(seen: Bench) -> Iterator[Finding]:
     """Verdicts that come out otherwise on another thread, in another process and the like."""
     for found in seen.elsewhere:
         alarm = found.alarm and found.where == "on another thread"
@@ -403,7 +402,7 @@ CAUSES = {
 }
 
 
-def repeat(seen: Seen) -> Iterator[Finding]:
+def repeat(seen: Bench) -> Iterator[Finding]:
     """Verdicts that come out otherwise the second time."""
     if seen.again:
         verdict, score = seen.again[0]
@@ -420,7 +419,7 @@ def repeat(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def cheat(seen: Seen) -> Iterator[Finding]:
+def cheat(seen: Bench) -> Iterator[Finding]:
     """A cheat that earns too much, and more than the controls, which are named already."""
     found = seen.cheat
     if found is None:
@@ -440,7 +439,7 @@ def cheat(seen: Seen) -> Iterator[Finding]:
     )
 
 
-def check(seen: Seen) -> list[Finding]:
+def check(seen: Bench) -> list[Finding]:
     """All findings, the gravest first. Of a reward that comes out otherwise each time nothing else is said: every
     figure would be chance. Gold answers that are labels, or in a form that is not read, explain what they lack."""
     if seen.misread is not None:
@@ -452,9 +451,8 @@ def check(seen: Seen) -> list[Finding]:
     return sorted(found, key=lambda one: LEVELS.index(one.level))
 
 
-BASIC: tuple[Callable[[Seen], Iterator[Finding]], ...] = (raises, slow, repeat, conditions, ranges, prints)
-LEVELS = ("fatal", "warning", "note")
-CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
+BASIC: tuple[Callable[[Bench], Iterator[Finding]], ...] = (raises, slow, repeat, conditions, ranges, prints)
+CHECKS: tuple[Callable[[Bench], Iterator[Finding]], ...] = (
     *BASIC,
     labels,
     oracle,

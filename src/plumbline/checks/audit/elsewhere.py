@@ -13,14 +13,13 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.audit.bench import Verdict
+from plumbline.checks.audit.bench import Elsewhere, Verdict
 from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import visible
 from plumbline.records import Score
@@ -42,21 +41,6 @@ Found = tuple[float, dict[str, float | None]] | str
 _ALARM = re.compile(r"\bSIGALRM\b|\bsignal\.alarm\b|\bsetitimer\b|\bmath_verify\b|\btimeout_decorator\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Verdicts that came out otherwise under one condition."""
-
-    where: str
-    """Such as "on another thread"."""
-    verdict: Verdict
-    """One of them, as it was at first."""
-    then: str
-    count: int
-    of: int
-    alarm: bool = False
-    """Whether the verifier sets an alarm."""
-
-
 def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
     """Judge a few texts again under each condition.
 
@@ -68,24 +52,20 @@ def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
     some = _some(verdicts)
     if not some:
         return []
-    tried: list[tuple[str, Callable[[], Sequence[Found]]]] = []
-    mine = isinstance(task, JsonlTask)
-    if mine or not threads_of(task):
-        tried.append(("on another thread", lambda: _on_a_thread(task, some)))
+    judged: dict[str, Sequence[Found]] = {}
     if not isinstance(task, JsonlTask):
-        return [one for where, judge in tried for one in _compared(where, some, judge(), alarm=False)]
-    if not _loop_runs():
-        tried.append(("while an event loop runs", lambda: _in_a_loop(task, some)))
-    tried += [
-        ("in one call with other answers to the prompt", lambda: _grouped(task, some)),
-        ("in one call with answers to other prompts", lambda: _together(task, some)),
-    ]
-    alarm = any(map(_ALARM.search, task.sources()))
+        if not threads_of(task):
+            judged["on another thread"] = _on_a_thread(task, some)
+        return list(_compared(some, judged, alarm=False))
     with _other_process(task, some) as other, _signals() as signals:
-        found = [one for where, judge in tried for one in _compared(where, some, judge(), alarm or bool(signals))]
-        for where, judged in other().items():
-            found += _compared(where, some, judged, alarm or bool(signals))
-    return found
+        judged["on another thread"] = _on_a_thread(task, some)
+        if not _loop_runs():
+            judged["while an event loop runs"] = _in_a_loop(task, some)
+        judged["in one call with other answers to the prompt"] = _grouped(task, some)
+        judged["in one call with answers to other prompts"] = _together(task, some)
+        judged |= other()
+    alarm = bool(signals) or any(map(_ALARM.search, task.sources()))
+    return list(_compared(some, judged, alarm=alarm))
 
 
 def _some(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -102,31 +82,39 @@ def _some(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return some[: max(2, int(WORK / longest))] if longest else some
 
 
-def _compared(where: str, some: Sequence[Verdict], judged: Sequence[Found], alarm: bool) -> Iterator[Elsewhere]:
-    other = []
-    for verdict, found in zip(some, judged, strict=True):
-        assert verdict.score is not None
-        if found != (verdict.score.total, dict(verdict.score.parts)):
-            other.append((verdict, found if isinstance(found, str) else f"{found[0]:.4f}"))
-    if other:
-        yield Elsewhere(where, *other[0], len(other), len(some), alarm)
+def _compared(some: Sequence[Verdict], judged: Mapping[str, Sequence[Found]], *, alarm: bool) -> Iterator[Elsewhere]:
+    for where, results in judged.items():
+        other = []
+        for verdict, found in zip(some, results, strict=True):
+            assert verdict.score is not None
+            if found != (verdict.score.total, dict(verdict.score.parts)):
+                other.append((verdict, found if isinstance(found, str) else f"{found[0]:.4f}"))
+        if other:
+            yield Elsewhere(where, *other[0], len(other), len(some), alarm)
 
 
-def _found(call: Callable[[], Score]) -> Found:
+def _found(call: Callable[[], Sequence[Score]]) -> list[Found] | str:
+    """What a call gives for several texts, or what it raises."""
     try:
-        score = call()
+        scores = call()
     except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code
         return visible(f"{type(error).__name__}: {str(error)[:200]}")
-    return score.total, dict(score.parts)
+    return [(score.total, dict(score.parts)) for score in scores]
 
 
-def _judged(task: Task, some: Sequence[Verdict]) -> list[Found]:
-    return [_found(lambda one=one: task.judge(one.case.example, one.case.text)[1]) for one in some]  # type: ignore[misc]
+def _judged(judge: Callable[..., Score], texts: Sequence[Sequence[Any]]) -> list[Found]:
+    """What each text is given by itself."""
+    found = [_found(lambda text=text: [judge(*text)]) for text in texts]  # type: ignore[misc]
+    return [one if isinstance(one, str) else one[0] for one in found]
+
+
+def _one_by_one(task: Task, some: Sequence[Verdict]) -> list[Found]:
+    return _judged(lambda example, text: task.judge(example, text)[1], [(v.case.example, v.case.text) for v in some])
 
 
 def _on_a_thread(task: Task, some: Sequence[Verdict]) -> Sequence[Found]:
     found: list[Found] = []
-    thread = threading.Thread(target=lambda: found.extend(_judged(task, some)), name="audit", daemon=True)
+    thread = threading.Thread(target=lambda: found.extend(_one_by_one(task, some)), name="audit", daemon=True)
     thread.start()
     thread.join(SECONDS)
     return found or [LATE] * len(some)
@@ -134,7 +122,7 @@ def _on_a_thread(task: Task, some: Sequence[Verdict]) -> Sequence[Found]:
 
 def _in_a_loop(task: Task, some: Sequence[Verdict]) -> list[Found]:
     async def judge() -> list[Found]:
-        return _judged(task, some)
+        return _one_by_one(task, some)
 
     loop = asyncio.new_event_loop()  # asyncio.run would leave this thread without the loop that it may have
     try:
@@ -154,11 +142,8 @@ def _loop_runs() -> bool:
 def _together(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
     """The last first, in one call."""
     examples, texts = [one.case.example for one in some][::-1], [one.case.text for one in some][::-1]
-    try:
-        scores = [score for _, score in task.judge_rows(examples, texts)][::-1]
-    except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code
-        return [visible(f"{type(error).__name__}: {str(error)[:200]}")] * len(some)
-    return [(score.total, dict(score.parts)) for score in scores]
+    found = _found(lambda: [score for _, score in task.judge_rows(examples, texts)])
+    return [found] * len(some) if isinstance(found, str) else found[::-1]
 
 
 def _grouped(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
@@ -207,58 +192,51 @@ def _other_process(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callabl
         asked.write_text(dumps({"options": task.options.model_dump(mode="json"), "texts": texts}), encoding="utf-8")
         paths = os.pathsep.join(str(Path(path).absolute()) for path in dict.fromkeys(["", *sys.path]))
         consents = dict.fromkeys([*os.environ.get(CONSENT, "").split("\n"), *task.options.functions()])
-        process = subprocess.Popen(  # noqa: S603 - this file
+        environment = {
+            **os.environ,
+            "PYTHONPATH": paths,
+            CONSENT: ALL if is_trusting() else "\n".join(filter(None, consents)),
+        }
+        with subprocess.Popen(  # noqa: S603 - this file
             [sys.executable, "-m", __name__, str(asked)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={
-                **os.environ,
-                "PYTHONPATH": paths,
-                CONSENT: ALL if is_trusting() else "\n".join(filter(None, consents)),
-            },
-        )
+            env=environment,
+        ) as process:
 
-        def wait() -> dict[str, list[Found]]:
+            def wait() -> dict[str, list[Found]]:
+                try:
+                    printed = process.communicate(timeout=SECONDS)[1].decode(errors="replace")
+                except subprocess.TimeoutExpired:
+                    return {"in another process": [LATE] * len(some)}
+                if process.returncode:
+                    last = (printed.strip().splitlines() or [f"it ended with {process.returncode}"])[-1]
+                    return {"in another process": [visible(last[:200])] * len(some)}
+                here, there = (
+                    [one if isinstance(one, str) else (one[0], one[1]) for one in found]
+                    for found in read_object(asked.with_suffix(".out")).values()
+                )
+                found: dict[str, list[Found]] = {"in another process": here}
+                return found if here == there else found | {"in another working directory": there}
+
             try:
-                said = process.communicate(timeout=SECONDS)[1].decode(errors="replace")
-            except subprocess.TimeoutExpired:
-                return {"in another process": [LATE] * len(some)}
-            if process.returncode:
-                last = (said.strip().splitlines() or [f"it ended with {process.returncode}"])[-1]
-                return {"in another process": [visible(last[:200])] * len(some)}
-            judged = read_object(asked.with_suffix(".out"))
-            found: dict[str, list[Found]] = {
-                where: [one if isinstance(one, str) else (one[0], one[1]) for one in found]
-                for where, found in judged.items()
-            }
-            here, there = found.values()
-            return dict(list(found.items())[:1]) if here == there else found
-
-        try:
-            yield wait
-        finally:
-            process.kill()
-            process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
+                yield wait
+            finally:
+                process.kill()
 
 
 def _main(file: Path) -> None:
     """Judge in this process, the last text first; then in another working directory."""
     asked = read_object(file)
     scoring = Scoring(read_options(asked["options"]))
-    texts = asked["texts"][::-1]
 
-    def judged() -> list[Found]:
-        return [
-            _found(lambda row=row, prompt=prompt, text=text: scoring.scores([prompt], [text], [row])[0])  # type: ignore[misc]
-            for row, prompt, text in texts
-        ][::-1]
+    def judge(row: Any, prompt: Any, text: str) -> Score:
+        return scoring.scores([prompt], [text], [row])[0]
 
-    found = {"in another process": judged()}
+    found = {"in another process": _judged(judge, asked["texts"][::-1])[::-1]}
     os.chdir(file.parent)
-    found["in another working directory"] = judged()
+    found["in another working directory"] = _judged(judge, asked["texts"][::-1])[::-1]
     file.with_suffix(".out").write_text(dumps(found), encoding="utf-8")
 
 

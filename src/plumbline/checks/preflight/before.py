@@ -1,5 +1,6 @@
 """What is known of a run before it begins, gathered once for all checks: no weights are loaded."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,63 +11,142 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from plumbline.checks.diagnosis.finding import Finding
-from plumbline.checks.preflight.prompts import (
-    A_MESSAGE,
-    AN_ANSWER,
-    CHARACTERS,
-    Opened,
-    TaskPrompts,
-    open_tasks,
-    prompts_of,
-)
 from plumbline.checks.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
-from plumbline.checks.refusals import Ground, problems
+from plumbline.checks.refusals import Ground, final_splits, problems
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
 from plumbline.policies import NEEDED
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import has_tokenizer, is_adapter
 from plumbline.recipe import Recipe
-from plumbline.records import Example, Message
+from plumbline.records import Message
 from plumbline.runs.remote import local_model
+from plumbline.tasks import open_task
+from plumbline.tasks.jsonl.task import open_rows
+from plumbline.tasks.source import shares
+from plumbline.tasks.task import Sketched, Task
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
+
+CHARACTERS = 3.0
+"""Of a token of Portuguese where the tokenizer is not at hand (2.2 to 3.6 of those that we measured)."""
+A_MESSAGE, AN_ANSWER = 4, 3
+"""Tokens that a chat template adds for each message, and for the beginning of an answer."""
+MEASURED = 400
+"""Examples whose lengths are taken."""
 
 
 class Lacking(Exception):  # noqa: N818 - it says what happened
     """A check cannot be done; its text is what it lacks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """A question to what is known of a run before it begins."""
 
     name: str
-    asks: str
-    """What it looks for, for people."""
-    look: Callable[["Before"], Iterator[Finding]]
-    """Raises Lacking where it cannot be done."""
+    look: Callable[["BeforeRun"], Iterator[Finding]]
+    """Its docstring says what it looks for. Raises Lacking where it cannot be done."""
     cheap: bool = True
     """Whether `plumbline run` does it, too, on its own records."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of prompts and of gold answers: their means, and the longest."""
+
+    prompt: float
+    longest_prompt: int
+    answer: float
+    longest_answer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPrompts:
+    """What a run would ask of one of its tasks, in figures."""
+
+    name: str
+    """What the recipe calls it; empty for the only task of a run."""
+    task: str
+    sizes: Mapping[str, int]
+    """Examples of each split."""
+    finals: Sequence[str]
+    """The splits that every stage is evaluated on."""
+    inside: int
+    """Examples of an evaluation inside RL."""
+    share: float
+    """Of a step's prompts."""
+    drawn: float
+    """Prompts of RL in all."""
+    lengths: Lengths | None
+    """None where there are no examples. Without gold answers, those of answers are `sampling.max_tokens`."""
+    gold: bool
+    """Whether the lengths of answers are those of gold answers."""
+    source: str
+    """Where sizes and lengths are from."""
+
+    @property
+    def coverage(self) -> float:
+        """How often RL will have seen each of the training prompts at its end, on average."""
+        return self.drawn / max(1, self.sizes["train"])
+
+
 @dataclass(frozen=True, kw_only=True)
-class Before:
+class BeforeRun:
     """A run that has not begun. What is not known is asked for when it is needed, once."""
 
     recipe: Recipe
     folder: Path
     """The run's directory, which need not be there."""
-    file: Path | None
+    file: Path | None = None
     """Of the recipe."""
-    tasks: Mapping[str, Opened]
+    tasks: Mapping[str, Ground]
     wrong: Sequence[PlumblineError] = ()
     """What a run would refuse of the recipe, its tasks and its model."""
 
     @cached_property
     def prompts(self) -> list[TaskPrompts]:
         """What would be asked of each task."""
-        return prompts_of(self.recipe, self.tasks)
+        recipe = self.recipe
+        weights = {name: one.weight for name, one in (recipe.tasks or {}).items()} or {"": 1.0}
+        known = {name: weights[name] for name in self.tasks}
+        dealt = shares(known, {name: one.sizes["train"] for name, one in self.tasks.items()}, recipe.mix)
+        return [self._prompts(one, dealt[name]) for name, one in self.tasks.items()]
+
+    def _prompts(self, one: Ground, share: float) -> TaskPrompts:
+        rl, evaluation = self.recipe.rl, self.recipe.evaluation
+        held_out = one.sizes.get(evaluation.split, 0)
+        count, _ = self.counter
+        measured = one.train[:MEASURED]
+        asked = [sum(count(m["content"]) + A_MESSAGE for m in e.messages) + AN_ANSWER for e in measured]
+        golds = [count(e.gold) + 1 for e in measured if e.gold is not None]
+        answers = golds or [self.recipe.sampling.max_tokens]
+        few = f"from the options; lengths of {len(one.train)} prompts like them"
+        return TaskPrompts(
+            name=one.name,
+            task=one.task.name,
+            sizes=one.sizes,
+            finals=[split for split in one.finals if split in one.sizes],
+            inside=min(held_out, evaluation.limit or held_out) if rl is not None and evaluation.every else 0,
+            share=share,
+            drawn=0.0 if rl is None else share * rl.steps * rl.prompts_per_step,
+            lengths=Lengths(sum(asked) / len(asked), max(asked), sum(answers) / len(answers), max(answers))
+            if asked
+            else None,
+            gold=bool(golds),
+            source="from the records themselves" if one.built else few,
+        )
+
+    @cached_property
+    def counter(self) -> tuple[Callable[[str], int], bool]:
+        """From a text to its tokens, and whether that is the model's own tokenizer; else it is by `CHARACTERS`."""
+        folder = self.model_folder
+        if folder is None or not (folder / "tokenizer.json").is_file() or find_spec("tokenizers") is None:
+            return lambda text: math.ceil(len(text) / CHARACTERS), False
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids), True
 
     @cached_property
     def model_folder(self) -> Path | None:
@@ -118,7 +198,7 @@ class Before:
         source = own if is_adapter(own) and (own / "tokenizer_config.json").is_file() else self.model_folder
         return open_chat(load_tokenizer(str(source), section), section, str(source))
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """Whether lengths are counted by the model's own tokenizer; else by characters."""
         try:
@@ -145,21 +225,9 @@ class Before:
             return len(self.chat.tokenizer(text, add_special_tokens=False)["input_ids"]) + 1
         return round(len(text) / CHARACTERS) + 1
 
-    def evaluated(self, one: Opened) -> dict[str, Sequence[Example]]:
-        """The examples of a task that the run evaluates on, by split, as far as they are known."""
-        finals = next(prompts.finals for prompts in self.prompts if prompts.name == one.name)
-        wanted = dict.fromkeys([*finals, self.recipe.evaluation.split])
-        return {split: one.splits[split] for split in wanted if split in one.splits and split != "train"}
-
-    def ground(self, one: Opened) -> Ground:
-        """A task as the checks of `plumbline.checks.refusals` know it."""
-        return Ground(
-            name=one.name, task=one.probed, train=one.splits["train"], held_out=self.evaluated(one), finals=()
-        )
-
 
 @contextmanager
-def before(recipe: Recipe, folder: Path, file: Path | None = None) -> Iterator[Before]:
+def before(recipe: Recipe, folder: Path, file: Path | None = None) -> Iterator[BeforeRun]:
     """What is known of a run before anything of it is there; what has to be built for that is gone afterwards.
 
     Args:
@@ -170,22 +238,39 @@ def before(recipe: Recipe, folder: Path, file: Path | None = None) -> Iterator[B
     wrong = list(problems(recipe))
     with TemporaryDirectory() as scratch:
         tasks, unopened = open_tasks(recipe, folder / "data", Path(scratch))
-        told = " ".join(str(error) for error in wrong)
-        wrong += [error for error in unopened if error.cause not in told]
-        yield Before(recipe=recipe, folder=folder, file=file, tasks=tasks, wrong=wrong)
+        causes = " ".join(str(error) for error in wrong)
+        wrong += [error for error in unopened if error.cause not in causes]
+        yield BeforeRun(recipe=recipe, folder=folder, file=file, tasks=tasks, wrong=wrong)
 
 
-def before_of(recipe: Recipe, folder: Path, grounds: Sequence[Ground]) -> Before:
-    """The same of a run whose records are there."""
-    tasks = {
-        one.name: Opened(
-            name=one.name,
-            task=one.task,
-            probed=one.task,
-            sizes={split: len(found) for split, found in {"train": one.train, **one.held_out}.items()},
-            splits={"train": one.train, **one.held_out},
-            built=True,
-        )
-        for one in grounds
-    }
-    return Before(recipe=recipe, folder=folder, file=None, tasks=tasks)
+def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, Ground], list[PlumblineError]]:
+    """Each task of a recipe, and what is wrong with those that cannot be opened; nothing is built that is kept.
+
+    A task that builds records says how many it will build, and builds a few in `scratch` to be looked at; any other
+    task is asked for its examples.
+
+    Args:
+        recipe: of the run.
+        records: where the run would keep its records; those that are there are read.
+        scratch: a temporary folder.
+    """
+
+    def opened(name: str, task: Task) -> Ground:
+        planned = None
+        if isinstance(task, Sketched) and not task.built:
+            planned, task = task.sizes(), task.sketch(scratch / "sketch" / name)
+        splits = {split: task.examples(split) for split in task.splits}
+        finals, inside = final_splits(recipe, task), recipe.evaluation.split
+        return Ground(name=name, task=task, splits=splits, finals=finals, inside=inside, planned=planned)
+
+    tasks: dict[str, Ground] = {}
+    wrong: list[PlumblineError] = []
+    for name, one in recipe.each_task.items():
+        place = records / name if (records / name).is_dir() else scratch / "records" / name
+        try:
+            tasks[name] = opened(name, open_task(one.name, one.options, place))
+        except PlumblineError as error:
+            wrong.append(error)
+            if isinstance(error, UntrustedCodeError) and one.name == "jsonl":
+                tasks[name] = opened(name, open_rows(one.options))
+    return tasks, wrong

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,13 @@ class Shapes:
     source: str = "its config.json"
 
     @property
-    def products(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of the matrices of a layer: query, key, value, output, gate, up, down."""
-        queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
-        attention = [(self.hidden, queries), (self.hidden, keys), (self.hidden, keys), (queries, self.hidden)]
-        return [*attention, (self.hidden, self.inner), (self.hidden, self.inner), (self.inner, self.hidden)]
-
-    @property
     def parameters(self) -> int:
         """All weights."""
-        norms = self.layers * (2 * self.hidden + (2 * self.head_size if self.norms_of_heads else 0)) + self.hidden
-        body = self.layers * sum(inputs * outputs for inputs, outputs in self.products)
-        return body + norms + self.vocabulary * self.hidden * (1 if self.tied else 2)
+        queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
+        matrices = self.hidden * (2 * queries + 2 * keys + 3 * self.inner)
+        norms = 2 * self.hidden + (2 * self.head_size if self.norms_of_heads else 0)
+        embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
+        return self.layers * (matrices + norms) + self.hidden + embeddings
 
 
 def find_shapes(name: str) -> Shapes | None:
@@ -70,7 +66,8 @@ def folder_of(name: str) -> Path | None:
     if path.is_dir():
         base = adapter_base(str(path))
         return path if base is None else folder_of(base)
-    snapshots = hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
+    hub = Path(environ.get("HF_HUB_CACHE") or f"{environ.get('HF_HOME') or '~/.cache/huggingface'}/hub").expanduser()
+    snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
     whole = [found for found in sorted(snapshots.glob("*")) if (found / "config.json").is_file()]
     return whole[-1] if whole else None
 
@@ -78,14 +75,6 @@ def folder_of(name: str) -> Path | None:
 def is_hub_name(name: str) -> bool:
     """Whether a name is one of the hub's, and no path."""
     return name.count("/") == 1 and not name.startswith((".", "/", "~", "models/", "runs/")) and not Path(name).exists()
-
-
-def hub_cache() -> Path:
-    """Where transformers keeps what it fetched from the hub."""
-    from os import environ
-
-    home = environ.get("HF_HOME") or "~/.cache/huggingface"
-    return Path(environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
 
 
 def of_config(config: Mapping[str, Any]) -> Shapes | None:

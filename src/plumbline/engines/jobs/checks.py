@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from plumbline.checks.diagnosis.finding import LEVELS, Finding
-from plumbline.checks.preflight.rules.files import needed
+from plumbline.checks.preflight.settings import needed
 from plumbline.engines.jobs.package import LIMIT, Package, package_of
 from plumbline.engines.jobs.spec import JobSpec
 from plumbline.errors import DataError, RunError

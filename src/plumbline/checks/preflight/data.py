@@ -1,17 +1,49 @@
-"""Too few: examples of an evaluation, prompts that RL will see, kinds of prompts on either side, answers of a group."""
+"""The reward, tried before a run; and what is too little: examples, prompts, kinds of prompts, answers of a group."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from plumbline.checks.audit.audit import audit
 from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.rules.evaluations import FEW
-from plumbline.checks.preflight.before import Before, Check
-from plumbline.checks.preflight.prompts import Opened
+from plumbline.checks.preflight.before import BeforeRun, Check
+from plumbline.checks.refusals import Ground
+from plumbline.errors import PlumblineError, UntrustedCodeError
 from plumbline.evaluation.statistics import Interval, detectable
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
+
+# -- the reward --------------------------------------------------------------------------------------------------------
+
+TRIED = 40
+"""Examples of each split that the reward is tried on."""
+
+
+def reward(before: BeforeRun) -> Iterator[Finding]:
+    """What `plumbline audit` finds on `TRIED` examples of each split, without its search for cheats."""
+    for name, one in before.tasks.items():
+        splits = [split for split, examples in one.splits.items() if examples]
+        try:
+            found = audit(one.task, splits, limit=TRIED, quick=True).findings
+        except UntrustedCodeError:
+            if len(before.tasks) == 1:
+                raise
+            continue  # which is said beside this check
+        except PlumblineError as error:
+            yield Finding("reward", "fatal", f"{one.called}{error.cause}", fix=error.fix)
+            continue
+        strict = before.recipe.each_task[name].options.get("reading") == "strict"
+        lenient = {f"{f'tasks.{name}' if name else 'task'}.options.reading": "lenient"}
+        for finding in found:
+            if finding.check != "part-silent":  # a part that the task's options leave out
+                change = lenient if strict and finding.check == "writing" else {}
+                yield replace(finding, what=f"{one.called}{finding.what}", change=change)
+
+
+# -- too few examples, prompts, kinds of prompts, answers of a group ---------------------------------------------------
 
 SCATTER = 0.3
 """Standard deviation of the difference of two answers' rewards to one prompt: one team's single rewards had
@@ -29,15 +61,18 @@ EQUAL = 0.5
 """Share of groups with equal rewards, one team's limit."""
 
 
-def noticeable(n: int) -> float:
-    """The least difference that n examples show four times in five, where differences scatter by `SCATTER`."""
-    half = 1.959964 * SCATTER / math.sqrt(n)
-    return detectable(Interval(0.0, -half, half, n))
-
-
-def evaluations(before: Before) -> Iterator[Finding]:
+def evaluations(before: BeforeRun) -> Iterator[Finding]:
     """How small a gain each evaluation could show."""
-    recipe = before.recipe
+
+    def noticeable(n: int) -> float:
+        """The least difference that n examples show four times in five, where differences scatter by `SCATTER`."""
+        half = 1.959964 * SCATTER / math.sqrt(n)
+        return detectable(Interval(0.0, -half, half, n))
+
+    def enough(gain: float) -> int:
+        return math.ceil((noticeable(1) / gain) ** 2)
+
+    limited = before.recipe.evaluation.limit
     finals = {f"{p.name or p.task} {split}": p.sizes[split] for p in before.prompts for split in p.finals}
     inside = {p.name or p.task: p.inside for p in before.prompts if p.inside}
     for what, sizes, limit in (("after a stage", finals, FEW), ("inside RL", inside, FEW_INSIDE)):
@@ -45,7 +80,6 @@ def evaluations(before: Before) -> Iterator[Finding]:
         if not small:
             continue
         least = min(small.values())
-        raises = what == "inside RL" and recipe.evaluation.limit is not None and least == recipe.evaluation.limit
         yield Finding(
             "evaluation-size",
             "warning",
@@ -53,16 +87,12 @@ def evaluations(before: Before) -> Iterator[Finding]:
             f"show a gain of {noticeable(least):.2f} four times in five, and smaller ones look like noise",
             evidence={name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()},
             causes=("few records, of which a tenth is held out", "a limit that saves time"),
-            fix=f"take {_enough(0.1)} examples to see a gain of 0.1, {_enough(0.05)} for 0.05",
-            change={"evaluation.limit": 64} if raises else {},
+            fix=f"take {enough(0.1)} examples to see a gain of 0.1, {enough(0.05)} for 0.05",
+            change={"evaluation.limit": 64} if what == "inside RL" and least == limited else {},
         )
 
 
-def _enough(gain: float) -> int:
-    return math.ceil((noticeable(1) / gain) ** 2)
-
-
-def coverage(before: Before) -> Iterator[Finding]:
+def coverage(before: BeforeRun) -> Iterator[Finding]:
     """How much of each task's data RL will have seen."""
     rl = before.recipe.rl
     if rl is None:
@@ -77,14 +107,14 @@ def coverage(before: Before) -> Iterator[Finding]:
     for level, found in (("warning", starved), ("note", partly)):
         if found:
             needed = max(math.ceil(one.sizes["train"] / (one.share * rl.prompts_per_step)) for one in found)
-            said = ", ".join(
+            each = ", ".join(
                 f"{one.name and one.name + ' '}{one.drawn:.0f} of {one.sizes['train']} ({one.coverage:.0%})"
                 for one in found
             )
             yield Finding(
                 "coverage",
                 "warning" if level == "warning" else "note",
-                f"RL draws few of the training prompts: {said}; {needed} steps would see each once",
+                f"RL draws few of the training prompts: {each}; {needed} steps would see each once",
                 evidence={one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage} for one in found},
                 causes=("few steps, or few prompts a step, for this much data",),
                 fix="before a plateau is called the model's limit, train longer or with more prompts a step",
@@ -92,21 +122,20 @@ def coverage(before: Before) -> Iterator[Finding]:
             )
 
 
-def strata(before: Before) -> Iterator[Finding]:
+def strata(before: BeforeRun) -> Iterator[Finding]:
     """Kinds of prompts that are in one split only, and evaluations that stop before they come to all kinds."""
     for one in before.tasks.values():
         if not one.built:
             continue
-        kinds = Counter(example.stratum for example in one.splits["train"])
-        held_out = {name: found for name, found in before.evaluated(one).items() if name in {"val", "test"}}
-        for split, examples in held_out.items():
+        kinds = Counter(example.stratum for example in one.train)
+        for split, examples in one.held_out.items():
             there = Counter(example.stratum for example in examples)
-            if len(kinds | there) > 1:
+            if split in {"val", "test"} and len(kinds | there) > 1:
                 yield from _one_sided(one, split, kinds, there)
         yield from _in_order(before, one)
 
 
-def _one_sided(one: Opened, split: str, kinds: Counter[str], there: Counter[str]) -> Iterator[Finding]:
+def _one_sided(one: Ground, split: str, kinds: Counter[str], there: Counter[str]) -> Iterator[Finding]:
     unasked, unseen = sorted(kinds.keys() - there.keys()), sorted(there.keys() - kinds.keys())
     for names, where, lacking in ((unasked, "train", split), (unseen, split, "train")):
         if names:
@@ -131,14 +160,14 @@ def _one_sided(one: Opened, split: str, kinds: Counter[str], there: Counter[str]
         )
 
 
-def _in_order(before: Before, one: Opened) -> Iterator[Finding]:
+def _in_order(before: BeforeRun, one: Ground) -> Iterator[Finding]:
     """The first examples of a split, which are all that an evaluation inside RL asks, against the whole of it."""
     section = before.recipe.evaluation
     examples = one.splits.get(section.split, ())
     first = examples[: section.limit]
     if before.recipe.rl is None or not section.every or len(first) == len(examples):
         return
-    seen, whole = {e.stratum for e in first}, Counter(e.stratum for e in examples)
+    seen, whole = Counter(e.stratum for e in first), Counter(e.stratum for e in examples)
     share = sum(n for name, n in whole.items() if name not in seen) / len(examples)
     if len(whole) > 1 and share > FEW_OF_KIND / 100:
         yield Finding(
@@ -148,14 +177,14 @@ def _in_order(before: Before, one: Opened) -> Iterator[Finding]:
             f"{section.split}, in "
             f"which {len(whole) - len(seen)} of {len(whole)} kinds do not come ({share:.0%} of the split): rows are in "
             "order of their kind",
-            evidence={"first": dict(Counter(e.stratum for e in first)), "all": dict(whole)},
+            evidence={"first": dict(seen), "all": dict(whole)},
             causes=("a file that was sorted, or written kind by kind",),
             fix="shuffle that file once, or evaluate on all of it",
             change={"evaluation.limit": None},
         )
 
 
-def groups(before: Before) -> Iterator[Finding]:
+def groups(before: BeforeRun) -> Iterator[Finding]:
     """Whether groups will often have equal rewards: by their size, and by what the same model earned before."""
     rl = before.recipe.rl
     if rl is None:
@@ -189,7 +218,7 @@ def groups(before: Before) -> Iterator[Finding]:
             )
 
 
-def _sampled(before: Before) -> dict[EvaluationKey, Evaluation]:
+def _sampled(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:
     """Sampled evaluations of the model that RL begins from: of the run that made it, or of this one at an earlier time.
 
     With the mean shares p_k of the reward's values, at least the sum of p_k to the power G of groups have equal
@@ -206,7 +235,10 @@ def _sampled(before: Before) -> dict[EvaluationKey, Evaluation]:
     return {key: evaluation for key, evaluation in found.items() if evaluation.rows}
 
 
-EVALUATIONS = Check(name="evaluation-size", asks="how small a gain the evaluations could show", look=evaluations)
-COVERAGE = Check(name="coverage", asks="how much of the data RL will see", look=coverage)
-STRATA = Check(name="strata", asks="whether every kind of prompt is trained on and evaluated", look=strata)
-GROUPS = Check(name="groups", asks="whether groups will have rewards that differ", look=groups)
+CHECKS = (
+    Check("reward", reward, cheap=False),
+    Check("evaluation-size", evaluations),
+    Check("coverage", coverage),
+    Check("strata", strata),
+    Check("groups", groups),
+)

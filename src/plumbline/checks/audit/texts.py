@@ -1,0 +1,204 @@
+"""The texts of an audit beside gold answers and controls: gold answers damaged, and written in the other ways in which
+people and models write the same.
+
+What means the same depends on what the answer is: values of a JSON object are written otherwise one by one, a number or
+a few words as a whole, and of a long text (a query, a plan, a message) only what stands around it.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.records import Example
+from plumbline.seeds import generator
+from plumbline.tasks.tables import read_table
+from plumbline.tasks.text.accents import without_accents
+
+# -- examples, and their gold answers damaged --------------------------------------------------------------------------
+
+CUTS = (0.75, 0.5, 0.25)
+"""Shares of a gold answer that are left when it is cut short."""
+MOST = 16
+"""Damaged copies of one gold answer."""
+
+
+def a_few(splits: Mapping[str, Sequence[Example]], count: int, seed: int) -> list[Example]:
+    """So many examples at most, from all splits, of every stratum as evenly as there are; in a seeded order."""
+    strata: dict[str, list[Example]] = defaultdict(list)
+    every = list({example.id: example for examples in splits.values() for example in examples}.values())
+    for place in generator(seed, "audit", "examples").permutation(len(every)):
+        strata[every[place].stratum].append(every[place])
+    deepest = max(map(len, strata.values()), default=0)
+    dealt = [group[level] for level in range(deepest) for group in strata.values() if level < len(group)]
+    return dealt[:count]
+
+
+def damaged(example: Example, other: Example, seed: int) -> list[str]:
+    """A gold answer made worse in different places and to different degrees.
+
+    Args:
+        example: whose gold answer is damaged.
+        other: lends pieces of its own.
+        seed: decides which of the copies are kept where there are over `MOST`.
+    """
+    gold, foreign = example.gold or "", other.gold or ""
+    rng = generator(seed, "audit", "damage", example.id)
+    found = [gold[: int(share * len(gold))] for share in CUTS]
+    found += [gold[: len(gold) // 2] + foreign[len(foreign) // 2 :], f"{gold}\n{foreign}", f"{gold}\n{gold}"]
+    found.append(re.sub(r"\d+", lambda match: str(int(match[0][:18]) + 7), gold))
+    words, lines = gold.split(" "), gold.split("\n")
+    found.append(" ".join(rng.permutation(words)))
+    found += [" ".join([*words[:at], *words[at + 1 :]]) for at in rng.permutation(len(words))[:3]]
+    found += ["\n".join([*lines[:at], *lines[at + 1 :]]) for at in rng.permutation(len(lines))[:4]]
+    value, lent = as_object(gold), as_object(foreign)
+    for key in value:
+        found.append(dump({name: one for name, one in value.items() if name != key}))
+        found.append(dump({**value, key: lent.get(key)}))
+    kept = list(dict.fromkeys(text for text in found if text != gold))
+    if len(kept) > MOST:
+        kept = [kept[place] for place in sorted(rng.permutation(len(kept))[:MOST])]
+    return kept
+
+
+def as_object(text: str) -> dict[str, object]:
+    """The JSON object that a text is; empty where it is none."""
+    value = _json(text)
+    return value if isinstance(value, dict) else {}
+
+
+def dump(value: Mapping[str, object]) -> str:
+    """An object as JSON, its letters as they are."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+# -- written otherwise -------------------------------------------------------------------------------------------------
+
+_TABLE = read_table(Path(__file__).parent / "writings.yaml")
+DECIMAL_COMMA = "decimal comma"
+SHORT = 60
+"""Characters of a few words; a longer text that is no JSON is changed around only."""
+_COMMA = re.compile(r"(?<![\d.,])\d+,\d{1,2}(?![\d,])")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_CODE = re.compile(r"[=();{}<>\[\]]")
+
+
+def writings(example: Example, language: str) -> Iterator[tuple[str, str]]:
+    """The name of each way and the text; nothing where there is no gold answer, or where a way changes nothing.
+
+    Args:
+        example: with a gold answer.
+        language: of the words around it: "pt" or "en".
+    """
+    gold = example.gold
+    if not gold:
+        return
+    prompt = " ".join(one["content"] for one in example.messages)
+    value = _json(gold)
+    if not isinstance(value, dict | list) or not value:
+        value = None
+    few_words = value is None and len(gold) <= SHORT and not _CODE.search(gold)
+    ways = [*_around(gold, language, is_json=value is not None, few_words=few_words)]
+    if value is not None:
+        ways += _values(value, gold)
+    elif _NUMBER.fullmatch(gold):
+        number = float(gold) if "." in gold else int(gold)
+        ways += _number(number, money="R$" in prompt, percent="%" in prompt or "porcent" in prompt.lower())
+    elif few_words:
+        ways += [
+            ("case", gold.lower() if gold != gold.lower() else gold.capitalize()),
+            ("accents left out", without_accents(gold)),
+            ("full stop", gold if gold.endswith(".") else f"{gold}."),
+        ]
+    yield from ((name, text) for name, text in ways if text != gold)
+
+
+def writes_commas(examples: Sequence[Example]) -> bool:
+    """Whether most prompts are in a language that writes 4,5: such a number is in them, or a letter with an accent."""
+    texts = [" ".join(one["content"] for one in example.messages) for example in examples]
+    return sum(_COMMA.search(text) is not None or without_accents(text) != text for text in texts) * 2 > len(texts)
+
+
+def _around(gold: str, language: str, *, is_json: bool, few_words: bool) -> Iterator[tuple[str, str]]:
+    prose = _TABLE["prose"][language]
+    yield "blanks around", f"\n  {gold}  \n\n"
+    if "```" not in gold:
+        yield "fence", f"```json\n{gold}\n```" if is_json else f"```\n{gold}\n```"
+    yield "prose around", f"{prose['before']}\n\n{gold}\n\n{prose['after']}"
+    if few_words:
+        yield "quotes around", f'"{gold}"'
+        yield "curly quotes around", f"“{gold}”"
+
+
+def _number(value: float, *, money: bool, percent: bool) -> Iterator[tuple[str, str]]:
+    brazilian = _brazilian(value)
+    if isinstance(value, float):
+        yield DECIMAL_COMMA, str(value).replace(".", ",")
+    if abs(value) >= 1000:
+        yield "thousands points", brazilian
+    if money:
+        yield "R$", f"R$ {brazilian}"
+    if percent:
+        yield "percent sign", f"{brazilian}%"
+
+
+def _values(value: Any, gold: str) -> Iterator[tuple[str, str]]:
+    """A JSON object or array, its values written otherwise."""
+
+    def bare(_key: str, number: float) -> str:
+        return json.dumps(number)
+
+    def quoted(text: str) -> str:
+        return json.dumps(text, ensure_ascii=False)
+
+    def written(number: Callable[[str, float], str] = bare, text: Callable[[str], str] = quoted) -> str:
+        return _dump(value, "", number, text)
+
+    def named(key: str, what: str) -> bool:
+        return any(word in key.lower() for word in _TABLE[what])
+
+    plain = written()
+    ways = {
+        DECIMAL_COMMA: written(lambda _, one: json.dumps(one).replace(".", ",")),
+        "decimal comma in quotes": written(
+            lambda _, one: f'"{one!s}"'.replace(".", ",") if isinstance(one, float) else json.dumps(one)
+        ),
+        "numbers in quotes": written(lambda _, one: f'"{one!s}"'),
+        "thousands points": written(lambda _, one: f'"{_brazilian(one)}"' if abs(one) >= 1000 else json.dumps(one)),
+        "R$": written(lambda key, one: f'"R$ {_brazilian(one)}"' if named(key, "money") else json.dumps(one)),
+        "percent sign": written(lambda key, one: f'"{_brazilian(one)}%"' if named(key, "percent") else json.dumps(one)),
+        "case": written(text=lambda one: quoted(one.capitalize() if one != one.capitalize() else one.upper())),
+        "accents left out": written(text=lambda one: quoted(without_accents(one))),
+        "escaped letters": json.dumps(value, ensure_ascii=True),
+    }
+    yield from ((name, text) for name, text in ways.items() if text != plain)
+    yield "trailing comma", f"{gold.rstrip()[:-1]},{gold.rstrip()[-1]}"
+    yield "curly quotes", re.sub(r'"([^"\\]*)"', r"“\1”", gold)
+    yield "single quotes", gold if "'" in gold else gold.replace('"', "'")
+    yield "on several lines", json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _dump(value: Any, key: str, number: Callable[[str, float], str], text: Callable[[str], str]) -> str:
+    """JSON whose numbers, with the key that they stand under, and texts are written by these functions."""
+    if isinstance(value, dict):
+        inside = ", ".join(f"{json.dumps(name)}: {_dump(one, name, number, text)}" for name, one in value.items())
+        return f"{{{inside}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_dump(one, key, number, text) for one in value)}]"
+    if isinstance(value, str):
+        return text(value)
+    return json.dumps(value) if value is None or isinstance(value, bool) else number(key, value)
+
+
+def _brazilian(value: float) -> str:
+    """1234.5 as 1.234,5."""
+    return f"{value:,}".translate(str.maketrans(",.", ".,"))

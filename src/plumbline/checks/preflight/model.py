@@ -1,0 +1,349 @@
+"""What the model would be given, before a run: lengths against its context, its files, its tokenizer and template."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.checks.diagnosis.finding import Finding, Level
+from plumbline.checks.preflight.before import BeforeRun, Check, Lacking
+from plumbline.checks.refusals import Ground
+from plumbline.errors import DataError, ModelError, PlumblineError
+from plumbline.policies.options import HidingModel
+from plumbline.policies.pretrained.gguf_file import AGAIN, is_gguf
+from plumbline.policies.saved import ADAPTER, TOKENIZERS, find_fault, has_tokenizer, is_adapter, pickles
+from plumbline.records import Example
+from plumbline.seeds import derive
+from plumbline.storage import read_object, read_text
+
+if TYPE_CHECKING:
+    from plumbline.policies.pretrained.chat import Chat
+
+# -- prompts and answers that do not fit -------------------------------------------------------------------------------
+
+MOST = 2000
+"""Texts of a split that are counted in tokens."""
+TEMPLATE, EACH = 64, 32
+"""Tokens that a template may add to a prompt, and to each message; of the texts a token has at least one byte."""
+SOME, MANY = 0.01, 0.5
+"""Shares of gold answers beyond the limit, from which on some answers, and most, cannot be right."""
+
+
+def lengths(before: BeforeRun) -> Iterator[Finding]:
+    """Of every task: prompts against the context, gold answers against the limit, demonstrations against the
+    context."""
+    if before.recipe.model.name is not None and before.context is None and not before.exact:
+        raise Lacking("the model's tokenizer and its context")
+    about = "" if before.exact else "by characters, about "
+    for one in before.tasks.values():
+        if before.context is not None:
+            yield from _prompts(before, one, before.context, about)
+        yield from _targets(before, one, about)
+        if before.context is not None:
+            yield from _demonstrations(before, one, before.context, about)
+
+
+def _prompts(before: BeforeRun, one: Ground, context: int, about: str) -> Iterator[Finding]:
+    """A run refuses them, after it has evaluated its first model."""
+    limit = before.recipe.sampling.max_tokens
+    drawn = {"train": one.train} if before.recipe.rl is not None else {}
+    for split, examples in {**drawn, **one.held_out}.items():
+        suspects = [e for e in examples if _bytes(e) + limit > context]
+        counted = [(before.prompt_tokens(e.messages), e) for e in suspects[:MOST]]
+        long = sorted((pair for pair in counted if pair[0] + limit > context), key=lambda pair: -pair[0])
+        if not long:
+            continue
+        share = len(long) / len(counted) * len(suspects) / len(examples)
+        most, worst = long[0]
+        golds = [before.answer_tokens(e.gold) for e in one.train[:MOST] if e.gold is not None]
+        fits = golds and max(golds) <= context - most  # a limit for the longest prompt still holds the gold answers
+        yield Finding(
+            "context",
+            "fatal" if before.exact else "warning",
+            f"{one.called}{about}{share:.0%} of {len(examples)} prompts of {split} do not fit: {worst.id} has "
+            f"{most} tokens, and with an answer of up to {limit} exceeds the context of {context}",
+            evidence={"share": share, "longest": most, "max_tokens": limit, "context": context},
+            samples=tuple(example.id for _, example in long[:5]),
+            causes=("an answer may be longer than any gold answer is", "long prompts", "a context set too low"),
+            fix="lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
+            change={"sampling.max_tokens": context - most} if fits else {},
+        )
+
+
+def _targets(before: BeforeRun, one: Ground, about: str) -> Iterator[Finding]:
+    limit = before.recipe.sampling.max_tokens
+    golds = [(e.gold, e) for e in one.train[:MOST] if e.gold is not None]
+    counted = [(before.answer_tokens(gold) - 1, e) for gold, e in golds if len(gold.encode()) > limit]
+    long = sorted((pair for pair in counted if pair[0] > limit), key=lambda pair: -pair[0])
+    if not long:
+        return
+    share, (most, worst) = len(long) / len(golds), long[0]
+    level: Level = "fatal" if share >= MANY and before.exact else "warning" if share >= SOME else "note"
+    yield Finding(
+        "targets",
+        level,
+        f"{one.called}{about}{share:.1%} of {len(golds)} gold answers are longer than sampling.max_tokens "
+        f"({limit}; {worst.id} has {most}): such answers are cut off, and earn what their beginning earns",
+        evidence={"share": share, "longest": most, "max_tokens": limit, "n": len(golds)},
+        samples=tuple(example.id for _, example in long[:5]),
+        causes=("the limit was set for another task or another tokenizer",),
+        fix="raise sampling.max_tokens to what the longest gold answer has",
+        change={"sampling.max_tokens": most + 1},
+    )
+
+
+def _demonstrations(before: BeforeRun, one: Ground, context: int, about: str) -> Iterator[Finding]:
+    """Prompt and shown answer against the context; too long ones are an error of SFT, or cut where that is allowed."""
+    sft = before.recipe.sft
+    if sft is None or (sft.tasks is not None and one.name not in sft.tasks):
+        return
+    suspects = [e for e in one.train if e.gold is not None and _bytes(e) + 2 * len(e.gold.encode()) > context]
+    long = []
+    for example in suspects[:MOST]:
+        try:
+            shown = one.task.demonstration(example, derive(before.recipe.seed, "demonstration", example.id))
+        except PlumblineError:
+            continue  # which is said of the data
+        if (tokens := before.prompt_tokens(example.messages) + before.answer_tokens(shown)) > context:
+            long.append((tokens, example))
+    if not long:
+        return
+    share = len(long) / len(suspects[:MOST]) * len(suspects) / len(one.train)
+    most, worst = max(long, key=lambda pair: pair[0])
+    yield Finding(
+        "targets",
+        "fatal" if before.exact and not sft.allow_truncation else "warning",
+        f"{one.called}{about}{share:.1%} of the demonstrations are longer than the context of {context} "
+        f"({worst.id} has {most} tokens): "
+        + ("SFT shows them cut, without their ends" if sft.allow_truncation else "SFT refuses them"),
+        evidence={"share": share, "longest": most, "context": context},
+        samples=tuple(example.id for _, example in long[:5]),
+        causes=("long prompts", "a context set too low"),
+        fix="use a longer context, shorten the prompts, or leave those examples out",
+        change={"model.context": most} if before.recipe.model.context is not None else {},
+    )
+
+
+def _bytes(example: Example) -> int:
+    return TEMPLATE + sum(len(one["content"].encode()) + EACH for one in example.messages)
+
+
+# -- a checkpoint that is not all there --------------------------------------------------------------------------------
+
+
+def checkpoint(before: BeforeRun) -> Iterator[Finding]:
+    """Of the model's directory, and of an adapter's that it is the base of: shards that the index names, files cut off
+    by a broken download, no tokenizer. Headers are read, and no weights."""
+    name, folder = before.recipe.model.name, before.model_folder
+    if name is None or is_gguf(name):
+        return
+    if folder is None:
+        raise Lacking("the model, which is not here")
+    own = Path(name).expanduser()
+    if is_adapter(own):
+        yield from _weights(own)
+    if not (folder / "config.json").is_file():
+        return  # which a run refuses
+    try:
+        read_object(folder / "config.json")
+        yield from _weights(folder)
+    except PlumblineError as error:
+        yield _broken(error.cause, folder)
+    if not has_tokenizer(own) and not has_tokenizer(folder):
+        yield Finding(
+            "checkpoint",
+            "fatal",
+            f"{folder} has a model and no tokenizer",
+            evidence={"looked for": list(TOKENIZERS)},
+            causes=("only the model was saved, not the tokenizer beside it",),
+            fix="save the model's tokenizer into the same directory (tokenizer.save_pretrained)",
+        )
+
+
+def _weights(folder: Path) -> Iterator[Finding]:
+    if fault := find_fault(folder):
+        yield _broken(fault, folder)
+    elif not any(folder.glob("*.safetensors")) and (pickled := pickles(folder)):
+        yield Finding(
+            "checkpoint",
+            "warning",
+            f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them may run what is in "
+            "them",
+            evidence={"files": pickled},
+            causes=("an old checkpoint, or one that a training loop wrote",),
+            fix="save it as safetensors (model.save_pretrained) where you trust it, and use that",
+        )
+
+
+def _broken(what: str, folder: Path) -> Finding:
+    return Finding(
+        "checkpoint",
+        "fatal",
+        what,
+        evidence={"folder": str(folder), "adapter": (folder / ADAPTER).is_file()},
+        causes=("a download or a copy that did not end", "a run that was killed while it saved"),
+        fix=AGAIN,
+    )
+
+
+# -- the prompts as the tokenizer and the template write them ----------------------------------------------------------
+
+TRIED = 20
+"""Examples of each task that are rendered."""
+
+
+def template(before: BeforeRun) -> Iterator[Finding]:
+    """What the model would really be shown of a few prompts of each task."""
+    try:
+        chat = before.chat
+    except ModelError as error:
+        lacking = "no chat template" in error.cause
+        yield Finding(
+            "template",
+            "fatal",
+            error.cause,
+            causes=("a base model, which was never shown a chat",) if lacking else (),
+            fix=error.fix,
+            change={"model.chat_template": "chatml"} if lacking else {},
+        )
+        return
+    yield from _mask(before, chat)
+    for one in before.tasks.values():
+        examples = one.train[:TRIED]
+        try:
+            prompts = [chat.prompt(example.messages) for example in examples]
+        except (DataError, ModelError) as error:
+            refuses = isinstance(error, DataError)
+            yield Finding(
+                "template",
+                "fatal",
+                f"{one.called}{error.cause}",
+                causes=("it takes no message of the system's, or no two of one role in a row",) if refuses else (),
+                fix=error.fix or "give messages that the template takes (task options), or another template",
+            )
+            continue
+        if prompts:
+            yield from _begins(chat, one, prompts)
+            yield from _left_out(chat, one, examples, prompts)
+            yield from _control_tokens(chat, one, examples)
+    yield from _replaced(before)
+
+
+def _mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
+    """The token that hides a position, which a masked or slot model cannot do without."""
+    folder = before.model_folder
+    if not isinstance(before.recipe.model, HidingModel) or folder is None:
+        return
+    from plumbline.policies.pretrained.policy import find_mask
+
+    config = read_object(folder / "config.json")
+    try:
+        find_mask(chat.tokenizer, (config.get("text_config") or config).get("mask_token_id"), str(folder))
+    except ModelError as error:
+        causes = ("the model was trained to predict the next token, and never saw a mask",)
+        yield Finding("template", "fatal", error.cause, causes=causes, fix=error.fix)
+
+
+def _begins(chat: "Chat", one: Ground, prompts: Sequence[Sequence[int]]) -> Iterator[Finding]:
+    """None, one or two begin-of-text tokens."""
+    begin = chat.tokenizer.bos_token_id
+    if begin is None:
+        return
+    name = chat.tokenizer.bos_token
+    evidence = {"token": name, "first ids": list(prompts[0][:4])}
+    if all(list(prompt[:2]) == [begin, begin] for prompt in prompts):
+        yield Finding(
+            "template",
+            "fatal",
+            f"{one.called}every prompt begins with two begin-of-text tokens ({name}): the model was never trained on "
+            "such a beginning",
+            evidence=evidence,
+            causes=("the template writes one and the messages have one", "the template writes two"),
+            fix="take it out of the messages or of the template: one of them is enough",
+        )
+    adds = chat.tokenizer("x")["input_ids"][:1] == [begin]
+    if adds and not any(prompt[0] == begin for prompt in prompts):
+        yield Finding(
+            "template",
+            "warning",
+            f"{one.called}no prompt begins with the begin-of-text token ({name}), which the tokenizer adds to every "
+            "other text: the template leaves it out",
+            evidence=evidence,
+            causes=("a template that was written for another model",),
+            fix="begin the template with {{ bos_token }}, in a file of its own (model.chat_template)",
+        )
+
+
+def _left_out(
+    chat: "Chat", one: Ground, examples: Sequence[Example], prompts: Sequence[Sequence[int]]
+) -> Iterator[Finding]:
+    for example, prompt in zip(examples, prompts, strict=True):
+        text = "".join(chat.tokenizer.decode(list(prompt), skip_special_tokens=False).split())
+        lost = [message["role"] for message in example.messages if "".join(message["content"].split()) not in text]
+        if lost:
+            yield Finding(
+                "template",
+                "fatal",
+                f"{one.called}the prompt of {example.id} has no word of its {lost[0]} message: the chat template "
+                "leaves it out, or the tokenizer cannot write it",
+                evidence={"lost": lost},
+                samples=(example.id,),
+                causes=("a template without a place for that role",),
+                fix="use a template that writes every role (model.chat_template), or put that text into the user's "
+                "message",
+            )
+            return
+
+
+def _control_tokens(chat: "Chat", one: Ground, examples: Sequence[Example]) -> Iterator[Finding]:
+    """Data that writes the template's own marks, which a model is shown as ordinary text."""
+    for example in examples:
+        texts = [*(message["content"] for message in example.messages), example.gold or ""]
+        found = [token for text in texts for token in chat.spelled(text)]
+        if found:
+            yield Finding(
+                "template",
+                "warning",
+                f"{one.called}the text of {example.id} has the control token {found[0]} in it: only the template "
+                "writes those, so the model is shown its letters",
+                evidence={"tokens": found[:5]},
+                samples=(example.id,),
+                causes=("rows that were rendered for another trainer already",),
+                fix="give messages, and leave the rendering to the template",
+            )
+            return
+
+
+def _replaced(before: BeforeRun) -> Iterator[Finding]:
+    """A template of the model's own that the recipe's goes over: that of its training, of an earlier stage, too."""
+    section = before.recipe.model
+    if section.chat_template is None or section.name is None:
+        return
+    for folder in (Path(section.name).expanduser(), before.model_folder):
+        if folder is None:
+            continue
+        config, own = folder / "tokenizer_config.json", None
+        if (folder / "chat_template.jinja").is_file():
+            own = read_text(folder / "chat_template.jinja")
+        elif config.is_file():
+            own = read_object(config).get("chat_template")
+        if not isinstance(own, str) or not own:
+            continue
+        if own != before.chat.tokenizer.chat_template:
+            yield Finding(
+                "template",
+                "warning",
+                f"model.chat_template is {section.chat_template}, and the model has another template of its own: its "
+                "prompts are rendered otherwise than in its training",
+                evidence={"set": section.chat_template},
+                causes=("a key from a recipe for a base model", "two stages with different templates"),
+                fix="leave model.chat_template out: it is for a tokenizer without a template",
+                change={"model.chat_template": None},
+            )
+        return
+
+
+CHECKS = (
+    Check("lengths", lengths),
+    Check("checkpoint", checkpoint),
+    Check("template", template, cheap=False),
+)

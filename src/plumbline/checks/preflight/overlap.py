@@ -1,0 +1,192 @@
+"""What is evaluated was trained on: the same prompts, nearly the same ones, the same ids, the same customer.
+
+Texts are nearly the same by the Jaccard similarity of their word shingles, exactly, by an inverted index.
+
+Shingles of five words and a similarity of 0.8 are those of Lee et al. 2022, "Deduplicating Training Data Makes Language
+Models Better" (arXiv:2107.06499, section 4.2; resemblance by shingles: Broder 1997). They estimate it by MinHash
+because they compare all texts with all; here few are compared with many, and a set that is alike shares at least
+`ALIKE` of the held-out one's shingles, so the index finds them all.
+
+Prompts have an instruction in common, which is no likeness: a shingle that more than `SHARED` of the texts have counts
+for nothing.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.preflight.before import BeforeRun, Check
+from plumbline.checks.refusals import Ground, check_disjoint, check_start, refused
+from plumbline.records import Example
+
+MOST = 50_000
+"""Examples of a task whose texts are compared."""
+SOME, MANY = 0.02, 0.1
+"""Shares of a split with a twin in train, from which on its figures are worth less, and nothing. Of records
+that are drawn apart 1 % have one, by chance."""
+ENTITY = re.compile(
+    r"(^|_)(id|uuid|customer|user|patient|author|session|conversation|review|order|document|source|url)$", re.IGNORECASE
+)
+"""Columns that name what a row is about."""
+FEW_ROWS = 5.0
+"""Rows of an entity, on average, up to which a split would keep them together: the orders of one customer, and not
+its reviews of one product."""
+
+
+def equal(before: BeforeRun) -> Iterator[Finding]:
+    """Equal prompts, which the run refuses, and other prompts under equal ids."""
+    grounds = list(before.tasks.values())
+    found = list(refused(check_disjoint, grounds))
+    if before.recipe.model.name is not None and all(one.built for one in grounds):
+        found += refused(check_start, before.recipe.model.name, grounds)
+    for error in found:
+        causes = ("rows dealt to splits before doubles were taken out",)
+        yield Finding("overlap", "fatal", error.cause, causes=causes, fix=error.fix)
+    for one in grounds:
+        known = {example.id: example.fingerprint() for example in one.train}
+        for split, examples in one.held_out.items():
+            shared = [e.id for e in examples if known.get(e.id, e.fingerprint()) != e.fingerprint()]
+            if shared:
+                yield Finding(
+                    "overlap",
+                    "warning",
+                    f"{one.called}{len(shared)} of {len(examples)} ids of {split} are ids of train, too, for example "
+                    f"{shared[0]}, with other prompts",
+                    evidence={"shared": len(shared), "n": len(examples)},
+                    samples=tuple(shared[:5]),
+                    causes=("two files numbered from 0", "one record written anew for another split"),
+                    fix="give each example an id of its own: samples and comparisons go by it",
+                )
+
+
+def alike(before: BeforeRun) -> Iterator[Finding]:
+    """Nearly equal prompts, and prompts about the same entity, of each task."""
+    for one in before.tasks.values():
+        for split, examples in one.held_out.items():
+            yield from _near(one, split, examples[:MOST], one.train[:MOST])
+            yield from _entities(one, split, examples[:MOST], one.train[:MOST])
+
+
+def _near(one: Ground, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
+    """Nearly equal prompts with the same gold answer; those with another answer ask something else."""
+
+    def texts(examples: Sequence[Example]) -> list[str]:
+        return ["\n".join(message["content"] for message in example.messages) for example in examples]
+
+    def gold(example: Example) -> str | None:
+        return None if example.gold is None else " ".join(example.gold.casefold().split())
+
+    known = {example.fingerprint() for example in train}
+    fresh = [example for example in examples if example.fingerprint() not in known]
+    pairs = [(fresh[pair.held_out], train[pair.train], pair.alike) for pair in near(texts(fresh), texts(train))]
+    twins = [pair for pair in pairs if gold(pair[0]) == gold(pair[1])]
+    if not twins:
+        return
+    share = len(twins) / len(examples)
+    mine, other, share_alike = max(twins, key=lambda pair: pair[2])
+    yield Finding(
+        "near-copies",
+        "fatal" if share >= MANY and len(twins) > 2 else "warning" if share >= SOME and len(twins) > 1 else "note",
+        f"{one.called}{len(twins)} of {len(examples)} prompts of {split} ({share:.1%}) are nearly the same as one of "
+        f"train that has the same answer, for example {mine.id} and {other.id} ({share_alike:.0%} of their "
+        f"{WORDS}-word shingles)",
+        evidence={
+            "share": share,
+            "near": len(twins),
+            "n": len(examples),
+            "with another answer": len(pairs) - len(twins),
+        },
+        samples=tuple(pair[0].id for pair in twins[:5]),
+        causes=("copies of a text that differ in a word", "one source cut into rows before it was split"),
+        fix=f"take rows out of train whose text is {ALIKE:.0%} that of a held-out one, or split by what they are from",
+    )
+
+
+def _entities(one: Ground, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
+    """Whose rows stand on both sides, by the columns that name what a row is about."""
+
+    def named(example: Example, column: str) -> str | None:
+        value = example.reference.get(column)
+        return None if isinstance(value, bool) or not isinstance(value, str | int) or value == "" else str(value)
+
+    for column in sorted(
+        {key for example in examples[:20] for key in example.reference if ENTITY.search(key)} - {"id"}
+    ):
+        rows = Counter(value for example in train if (value := named(example, column)) is not None)
+        shared = [e.id for e in examples if (value := named(e, column)) is not None and value in rows]
+        if not shared or len(shared) < SOME * len(examples):
+            continue
+        each = sum(rows.values()) / len(rows)
+        yield Finding(
+            "entity",
+            "warning" if each <= FEW_ROWS else "note",
+            f"{one.called}{len(shared)} of {len(examples)} prompts of {split} have a {column} that train has, too "
+            f"({each:.1f} rows each there): {split} does not say what another {column} would get",
+            evidence={"column": column, "shared": len(shared), "n": len(examples), "rows each": each},
+            samples=tuple(shared[:5]),
+            causes=("rows were split one by one",),
+            fix=f"split by {column}",
+        )
+
+
+CHECKS = (
+    Check("overlap", equal, cheap=False),
+    Check("near-copies", alike),
+)
+
+
+# -- texts that are nearly the same -----------------------------------------------------------------------------------
+
+WORDS = 5
+ALIKE = 0.8
+SHARED, FEW = 0.01, 10
+"""A shingle that more texts have than this share of them, and than so many, is of the instruction."""
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Two texts that are nearly the same, by their places."""
+
+    held_out: int
+    train: int
+    alike: float
+
+
+def near(held_out: Sequence[str], train: Sequence[str]) -> list[Near]:
+    """For each held-out text that has one the training text that is most like it, where that is `ALIKE` or more."""
+    mine = [_shingles(text) for text in held_out]
+    numbers = {shingle: number for number, shingle in enumerate({one for found in mine for one in found})}
+    texts = Counter(numbers[one] for found in mine for one in found)
+    shared, sizes = [], []  # of each training text: its shingles that a held-out one has, and how many it has in all
+    for text in train:
+        found = _shingles(text)
+        shared.append([numbers[one] for one in found if one in numbers])
+        sizes.append(len(found))
+        texts.update(shared[-1])
+    common = {one for one, count in texts.items() if count > max(FEW, SHARED * (len(held_out) + len(train)))}
+    index: dict[int, list[int]] = defaultdict(list)
+    for place, known in enumerate(shared):
+        sizes[place] -= sum(one in common for one in known)
+        for one in known:
+            index[one].append(place)
+    twins = []
+    for place, shingles in enumerate(mine):
+        own = {numbers[one] for one in shingles} - common
+        best = Near(place, -1, 0.0)
+        for other, count in sorted(Counter(other for one in own for other in index[one]).items()):
+            alike = count / (len(own) + sizes[other] - count)
+            if count >= ALIKE * len(own) - 1e-9 and alike > best.alike:
+                best = Near(place, other, alike)
+        if best.alike >= ALIKE - 1e-9:
+            twins.append(best)
+    return twins
+
+
+def _shingles(text: str) -> set[tuple[str, ...]]:
+    words = _WORD.findall(text.casefold())
+    if len(words) < WORDS:
+        return {tuple(words)} if words else set()
+    return set(zip(*(words[offset:] for offset in range(WORDS)), strict=False))

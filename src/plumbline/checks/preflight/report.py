@@ -1,0 +1,296 @@
+"""What is wrong with a run before it begins, and what it would do and need: `plumbline check RECIPE`, `plumbline run
+--dry-run`, and what `plumbline run` refuses to begin with."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from plumbline.checks.diagnosis.finding import LEVELS, Finding
+from plumbline.checks.preflight import data, model, overlap, settings
+from plumbline.checks.preflight.before import BeforeRun, Check, Lacking, TaskPrompts, before
+from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
+from plumbline.checks.refusals import Ground
+from plumbline.config.imports import missing
+from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, UntrustedCodeError
+from plumbline.policies import NEEDED
+from plumbline.policies.downloads.get import ENTRIES, megabytes
+from plumbline.policies.options import PretrainedModel
+from plumbline.policies.pretrained.gguf_file import is_gguf
+from plumbline.recipe import Recipe, find, load
+from plumbline.reports.findings import plain, said, text_of
+from plumbline.runs import claims
+from plumbline.runs.remote import folder_for, join
+from plumbline.runs.run import RUN, is_run
+
+CHECKS: tuple[Check, ...] = (*overlap.CHECKS, *model.CHECKS, *data.CHECKS, *settings.CHECKS)
+"""What is looked at. A new one is a function and a line in the table of its subject."""
+ANYWAY = "to begin all the same, add --set run.preflight=false"
+NAMES = {RecipeError: "recipe", DataError: "data", ModelError: "model"}
+"""What a finding is called that is an error which a run would end with."""
+TIME = "time: a run measures a step of each kind when it starts, and says how long all will take (event forecast)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """What was found before a run."""
+
+    recipe: Recipe
+    findings: tuple[Finding, ...]
+    """The worst first."""
+    clear: tuple[str, ...]
+    """Checks that found nothing."""
+    not_run: dict[str, list[str]]
+    """Checks that could not be done, with what they lack."""
+    looked_at: tuple[str, ...]
+    """How much of each task was looked at, in words."""
+    seconds: float
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a fatal finding stands."""
+        return any(finding.level == "fatal" for finding in self.findings)
+
+    def shown(self) -> Iterator[Text]:
+        """For terminals."""
+        name, took = self.recipe.name, f"{self.seconds:.1f} s, no weights loaded"
+        yield Text(f"{name}: taken for a recipe, and looked at before it runs ({took})", style="bold")
+        for line in self.looked_at:
+            yield Text(line, style="dim")
+        yield from said(self.findings, self.clear, self.not_run, ours=True)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values, of the form that runs have."""
+        stage = {
+            "stage": "before",
+            "origin": "recipe",
+            "recipe": self.recipe.name,
+            "looked_at": list(self.looked_at),
+            "seconds": round(self.seconds, 2),
+            "findings": [plain(finding) for finding in self.findings],
+            "clear": list(self.clear),
+            "not_run": {name: list(needs) for name, needs in self.not_run.items()},
+        }
+        return {"fatal": self.fatal, "stages": [stage]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun(Preflight):
+    """The same, and what the run would do and need."""
+
+    needs: Sequence[str]
+    prompts: Sequence[TaskPrompts]
+    shapes: Shapes | None
+    notes: Sequence[str]
+    """What is not known exactly, and when it will be."""
+
+    @property
+    def answers(self) -> int:
+        """Answers that RL draws."""
+        rl = self.recipe.rl
+        return 0 if rl is None else rl.steps * rl.prompts_per_step * rl.group_size
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "recipe": self.recipe.plain(),
+            "needs": list(self.needs),
+            "prompts": [{**asdict(one), "coverage": one.coverage} for one in self.prompts],
+            "answers": self.answers,
+            "model": None if self.shapes is None else {**asdict(self.shapes), "parameters": self.shapes.parameters},
+            "notes": list(self.notes),
+            "fatal": self.fatal,
+            "findings": [plain(finding) for finding in self.findings],
+        }
+
+    def text(self) -> str:
+        """The same for people."""
+        sections = {
+            "needs": self.needs or ["nothing that is not there"],
+            "prompts": [line for one in self.prompts for line in self._prompts(one)] or ["not known"],
+            "notes": self.notes,
+            "findings": [text_of(one, ours=True).plain for one in self.findings] or ["none"],
+        }
+        lines = [self.recipe.to_yaml()]
+        for heading, found in sections.items():
+            lines += [f"{heading}:", *(f"  {line}" for line in found), ""]
+        return "\n".join(lines)
+
+    def _prompts(self, one: TaskPrompts) -> Iterator[str]:
+        rl, sft = self.recipe.rl, self.recipe.sft
+        sizes = ", ".join(f"{split} {count:,}" for split, count in one.sizes.items())
+        yield f"{one.name or one.task}: {sizes} ({one.source})"
+        if rl is not None:
+            yield (
+                f"  RL: share {one.share:.0%}, {one.share * rl.prompts_per_step:.2g} prompts a step, {one.drawn:,.0f} "
+                f"in all: {one.coverage:.2f} epochs, {min(1.0, one.coverage):.0%} of its prompts; "
+                f"{one.drawn * rl.group_size:,.0f} answers"
+            )
+        if sft is not None:
+            shown = (sft.epochs or 0) or one.share * (sft.steps or 0) * sft.batch_size / max(1, one.sizes["train"])
+            yield f"  SFT: {shown:.2f} epochs"
+        if one.lengths is not None:
+            gold = f"a gold answer {one.lengths.answer:.0f} (at most {one.lengths.longest_answer})"
+            yield (
+                f"  tokens: a prompt {one.lengths.prompt:.0f} (at most {one.lengths.longest_prompt}), "
+                f"{gold if one.gold else 'no gold answers'}; sampling.max_tokens {self.recipe.sampling.max_tokens}"
+            )
+
+
+def preflight(recipe: Recipe, folder: Path, file: Path | None = None) -> Preflight:
+    """Look at all that can be known of a run without it and without its weights; nothing is kept.
+
+    Args:
+        recipe: of the run.
+        folder: its directory, which need not be there.
+        file: of the recipe, where there is one.
+    """
+    began = time.monotonic()
+    with before(recipe, folder, file) as known:
+        return examine(known, CHECKS, began)
+
+
+def preflight_of(source: str, overrides: Sequence[str] = ()) -> Preflight:
+    """The same by a recipe's file or name, for the folder that it runs in.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
+    recipe = load(source, overrides)
+    return preflight(recipe, folder_for(join(recipe.run.folder, recipe.name)), find(source))
+
+
+def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
+    """Find out what a run would do and need, and what is wrong with it; nothing is built that is kept.
+
+    Args:
+        recipe: of the run.
+        folder: its directory.
+        resume: it would go on with what is there.
+    """
+    began = time.monotonic()
+    with before(recipe, folder) as known:
+        prompts, shapes = known.prompts, known.shapes
+        found = examine(known, CHECKS, began)
+    estimated = "lengths are in characters over 3: the model's tokenizer is not at hand"
+    return DryRun(
+        recipe=recipe,
+        findings=(*_folder(folder, resume=resume), *found.findings),
+        clear=found.clear,
+        not_run=found.not_run,
+        looked_at=found.looked_at,
+        seconds=found.seconds,
+        needs=[*_model(recipe.model.name, shapes), *_packages(recipe)],
+        prompts=prompts,
+        shapes=shapes,
+        notes=[TIME] if known.counter[1] else [TIME, estimated],
+    )
+
+
+def refuse(recipe: Recipe, folder: Path, grounds: Sequence[Ground]) -> None:
+    """Refuse to begin where something fatal can be seen in the run's own records, by the checks that take seconds.
+
+    Raises:
+        RunError: says all of it, and how to begin all the same.
+    """
+    if not recipe.run.preflight:
+        return
+    known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in grounds})
+    found = examine(known, [check for check in CHECKS if check.cheap])
+    fatal = [finding for finding in found.findings if finding.level == "fatal"]
+    if fatal:
+        said = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
+        fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
+        raise RunError(f"this run would be spent for nothing: {said}", f"{fixes}; {ANYWAY}")
+
+
+def examine(known: BeforeRun, checks: Sequence[Check], began: float | None = None) -> Preflight:
+    """Apply checks to what is known."""
+    began = time.monotonic() if began is None else began
+    findings: list[Finding] = []
+    clear, not_run = [], {}
+    for check in checks:
+        try:
+            found = list(check.look(known))
+        except Lacking as lacking:
+            not_run[check.name] = [str(lacking)]
+            continue
+        except UntrustedCodeError:
+            not_run[check.name] = ["--trust-code"]
+            continue
+        findings += found
+        if not found:
+            clear.append(check.name)
+    known_already = {finding.what for finding in findings}
+    findings = [one for one in _refused(known) if one.what not in known_already] + findings
+    findings.sort(key=lambda finding: LEVELS.index(finding.level))
+    return Preflight(
+        recipe=known.recipe,
+        findings=tuple(findings),
+        clear=tuple(clear),
+        not_run=not_run,
+        looked_at=tuple(_looked_at(known)),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _refused(known: BeforeRun) -> Iterator[Finding]:
+    """What a run would end with at once."""
+    for error in known.wrong:
+        if isinstance(error, UntrustedCodeError):  # what needs none of that code is looked at all the same
+            yield Finding("code", "warning", f"{error.cause}, and what needs it was not checked", fix=error.fix)
+            continue
+        name = next((name for kind, name in NAMES.items() if isinstance(error, kind)), "run")
+        yield Finding(name, "fatal", error.cause, fix=error.fix)
+
+
+def _looked_at(known: BeforeRun) -> Iterator[str]:
+    for one in known.tasks.values():
+        sizes = ", ".join(f"{split} {len(found):,}" for split, found in one.splits.items())
+        if not one.built:
+            yield f"{one.called}records are not built yet, so a few like them were looked at ({sizes})"
+        elif any(len(found) > overlap.MOST for found in one.splits.values()):
+            yield f"{one.called}the first {overlap.MOST:,} of each split ({sizes})"
+        else:
+            yield f"{one.called}all examples ({sizes})"
+
+
+def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
+    try:
+        claims.check(folder, RUN, is_run)
+    except PlumblineError as error:
+        yield Finding("folder", "fatal", error.cause, fix=error.fix)
+    if not resume and any((folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")):
+        advice = "add --resume to go on with it, or --out to write somewhere else"
+        yield Finding("folder", "fatal", f"{folder} already holds a run", fix=advice)
+
+
+def _model(name: str | None, shapes: Shapes | None) -> Iterator[str]:
+    """What has to be fetched first, or will be fetched by the run."""
+    if name is None or folder_of(name) is not None or is_gguf(name):
+        return
+    for entry in ENTRIES:
+        if Path(name) == Path("models") / entry.name:
+            yield f"{name} is not there: `plumbline get {entry.name}` fetches it ({megabytes(entry.download_bytes)})"
+            return
+    if not is_hub_name(name):
+        return  # that nothing is there is an error of the recipe
+    size = "a size that is not known here"
+    if shapes is not None:
+        size = f"about {shapes.parameters * shapes.dtype_bytes / 1e9:.1f} GB ({shapes.parameters:,} weights)"
+    yield f"transformers will fetch {name} from the hub: config, tokenizer and *.safetensors, {size}"
+
+
+def _packages(recipe: Recipe) -> Iterator[str]:
+    """What has to be installed first."""
+    wanted = [*NEEDED]
+    if isinstance(recipe.model, PretrainedModel):
+        wanted += ["peft"] * (recipe.model.lora is not None) + ["bitsandbytes"] * (recipe.model.quantize is not None)
+    for name in [*wanted, *recipe.run.trackers]:
+        if find_spec("torch.utils.tensorboard" if name == "tensorboard" and find_spec("torch") else name) is None:
+            lacking = missing("this recipe", name)
+            yield f"{lacking.cause}: {lacking.fix}"

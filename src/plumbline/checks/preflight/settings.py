@@ -1,0 +1,321 @@
+"""Settings that are allowed and known to disappoint, before a run; and what a job or another machine would not have."""
+
+import math
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.diagnosis.history import History, Series
+from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FAR_OFF, FULL, find_small_updates
+from plumbline.checks.preflight.before import BeforeRun, Check, Lacking
+from plumbline.checks.preflight.shapes import is_hub_name
+from plumbline.config.imports import code_file
+from plumbline.errors import PlumblineError
+from plumbline.policies.downloads.get import ENTRIES
+from plumbline.policies.options import PretrainedModel
+from plumbline.recipe import OptimiserSection, Recipe, extended, leaves, names
+from plumbline.records import SteppedSampling
+from plumbline.runs.cards import Card
+from plumbline.runs.remote import local_model
+
+# -- rates -------------------------------------------------------------------------------------------------------------
+
+SLOW_RATE, SLOW_STEPS = 0.1, 0.15
+"""A rate under a tenth of its peak for more than so many of the steps teaches little in them; a line has a tenth."""
+SMALL = 5e7
+"""Weights of a model up to which nothing is usual: it is one of a demo or a test."""
+
+
+def rates(before: BeforeRun) -> Iterator[Finding]:
+    """The planned rates of each stage: their sum as that of a run, and what of the steps they leave."""
+    recipe = before.recipe
+    if (sft := recipe.sft) is not None:
+        shown = sum(one.sizes["train"] for name, one in before.tasks.items() if sft.tasks is None or name in sft.tasks)
+        steps = sft.steps or max(1, round((sft.epochs or 0) * math.ceil(shown / sft.batch_size)))
+        yield from _planned(sft.optimiser, steps, "sft")
+    if recipe.rl is not None:
+        yield from _planned(recipe.rl.optimiser, recipe.rl.steps, "rl")
+        try:
+            small = before.shapes is not None and before.shapes.parameters < SMALL
+        except PlumblineError:
+            small = False  # what is damaged is said of the checkpoint
+        if recipe.model.tiny is None and not small:
+            adapters = isinstance(recipe.model, PretrainedModel) and recipe.model.lora is not None
+            yield from _unusual(recipe.rl.optimiser.learning_rate, adapters=adapters)
+
+
+def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) -> Iterator[Finding]:
+    """Whether they move the weights; and in RL, whether they are near 0 for a large share of the steps."""
+    from plumbline.training.schedule import schedule, warmup_steps
+
+    warmup = warmup_steps(section.warmup, steps)
+    shares = [schedule(section.schedule, step, steps, warmup) for step in range(steps)]
+    series = {"rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))}
+    history = History(origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps})
+    for finding in find_small_updates(history):
+        yield replace(finding, what=f"{kind}: {finding.what}")
+    if 2 * warmup > steps:
+        yield Finding(
+            "schedule",
+            "warning",
+            f"{kind}.optimiser.warmup takes {warmup} of {steps} steps",
+            evidence={"warmup": warmup, "steps": steps},
+            causes=("a number of steps that was meant for a longer run",),
+            fix="a share of the steps",
+            change={f"{kind}.optimiser.warmup": 0.05},
+        )
+    slow = sum(share < SLOW_RATE for share in shares[warmup:])
+    if kind == "rl" and slow > SLOW_STEPS * steps:
+        yield Finding(
+            "schedule",
+            "warning",
+            f"rl.optimiser.schedule {section.schedule}: the rate is under {SLOW_RATE:.0%} of its peak for the last "
+            f"{slow} of {steps} steps; linear has {SLOW_RATE:.0%} of such steps, constant_with_warmup none",
+            evidence={"slow": slow, "steps": steps},
+            causes=("a schedule of pretraining, where the end anneals: RL learns from its last prompts, too",),
+            fix="a line, or a constant rate after a warmup",
+            change={"rl.optimiser.schedule": "constant_with_warmup"},
+        )
+
+
+def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
+    (low, high), other = (ADAPTERS, FULL) if adapters else (FULL, ADAPTERS)
+    if low / FAR_OFF <= rate <= high * FAR_OFF * (1 + 1e-9):
+        return
+    above, nearest = rate > high, high if rate > high else low
+    meant = [f"a rate for {'all weights' if adapters else 'adapters'} ({other[0]:.0e} to {other[1]:.0e})"]
+    if above:
+        causes = ["a rate for supervised training", *(meant if not adapters else [])]
+    else:
+        causes = [*(meant if adapters else []), "a power of ten too many when it was written"]
+    yield Finding(
+        "rate",
+        "warning",
+        f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times {'above' if above else 'below'} what is "
+        f"usual for {'adapters' if adapters else 'all weights'} ({low:.0e} to {high:.0e})",
+        evidence={"rate": rate, "usual": [low, high], "adapters": adapters},
+        causes=tuple(causes),
+        fix=f"begin with {nearest:.0e}",
+        change={"rl.optimiser.learning_rate": nearest},
+    )
+
+
+# -- the laws of drawing and of scoring --------------------------------------------------------------------------------
+
+LAW = ("temperature", "top_k", "top_p", "steps", "max_tokens")
+
+
+def laws(before: BeforeRun) -> Iterator[Finding]:
+    """What is drawn, scored, clipped and evaluated, against one another."""
+    recipe = before.recipe
+    sampling, rl, controls = recipe.sampling, recipe.rl, recipe.controls
+    if isinstance(sampling, SteppedSampling) and recipe.evaluation.steps not in {None, sampling.steps}:
+        yield Finding(
+            "law",
+            "warning",
+            f"evaluations take {recipe.evaluation.steps} denoising steps and training {sampling.steps}: what is "
+            "evaluated is another sampler than the one that learns",
+            evidence={"training": sampling.steps, "evaluation": recipe.evaluation.steps},
+            causes=("evaluation.steps was set for quality, or to save time",),
+            fix="evaluate with the steps of training, and beside it with others if you want to know",
+            change={"evaluation.steps": None},
+        )
+    yield from _as_before(before)
+    if rl is None:
+        return
+    if controls.score_temperature not in {None, sampling.temperature}:
+        yield Finding(
+            "law",
+            "warning",
+            f"answers are drawn at temperature {sampling.temperature:g} and scored at {controls.score_temperature:g}: "
+            "the gradient is that of another model. It is a control that is wrong on purpose",
+            evidence={"drawn": sampling.temperature, "scored": controls.score_temperature},
+            causes=("the recipe of a control",),
+            fix="for a real run leave controls out",
+            change={"controls.score_temperature": None},
+        )
+    if rl.lag and rl.old == "rescored" and rl.tis is None:
+        yield Finding(
+            "law",
+            "warning",
+            f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects for it (rl.old: "
+            "rescored without rl.tis)",
+            evidence={"lag": rl.lag},
+            causes=("rl.old: rescored leaves the sampler out of the ratio",),
+            fix="weight by learner over sampler, or take the recorded log-probabilities",
+            change={"rl.tis": 2.0},
+        )
+    clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
+    if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
+        yield Finding(
+            "clip-idle",
+            "note",
+            f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so every ratio is 1",
+            evidence={"inner_epochs": 1, "lag": 0},
+            causes=("settings of a recipe with several updates a batch",),
+            fix="leave the clip out, or use each batch several times",
+            change={"rl.inner_epochs": 2},
+        )
+
+
+def _as_before(before: BeforeRun) -> Iterator[Finding]:
+    """The law by which the run that made the model drew, where it says so."""
+    name, sampling = before.recipe.model.name, before.recipe.sampling
+    card = Card.read(model) if name is not None and Path(model := local_model(name)).is_dir() else None
+    now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
+    then = {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
+    if then.get("temperature") == 0:  # it was evaluated greedily alone, which says nothing of how it drew
+        then = {key: value for key, value in then.items() if key in {"steps", "max_tokens"}}
+    changed = {key: (old, now.get(key)) for key, old in then.items() if old != now.get(key)}
+    if changed:
+        named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
+        yield Finding(
+            "law",
+            "warning",
+            f"the run that made {name} drew its answers by another law ({named}): its evaluations and those of this "
+            "run are not of one kind",
+            evidence={key: list(pair) for key, pair in changed.items()},
+            causes=("two recipes with settings of their own",),
+            fix="draw as that run did, or evaluate its model anew under this law before you compare",
+            change={f"sampling.{key}": old for key, (old, _) in changed.items()},
+        )
+
+
+# -- what another machine would not have -------------------------------------------------------------------------------
+
+SECONDS = 10
+
+
+def ignored(before: BeforeRun) -> Iterator[Finding]:
+    """A team lost jobs so: what packs a working tree for a cluster leaves out what git ignores."""
+    wanted = {
+        path: key
+        for path, key in needed(before.recipe, before.file)
+        if key != "model.name" or not _made(path)  # what a command makes anew is fetched there, too
+    }
+    if not wanted:
+        return
+    rules = _rules(list(wanted))
+    if not rules:
+        return
+    path, rule = next(iter(rules.items()))
+    only_model = all(wanted[one] == "model.name" for one in rules)  # which jobs fetch, as a rule
+    yield Finding(
+        "ignored-files",
+        "note" if only_model else "warning",
+        f"git ignores {len(rules)} of the {len(wanted)} files that this recipe reads, for example {path} "
+        f"({wanted[path]}; {rule}): a job on another machine that is sent the working tree will not have them",
+        evidence={"files": {str(one): {"key": wanted[one], "rule": rule} for one, rule in rules.items()}},
+        causes=("data are kept out of git, and packages for a cluster (Ray's working_dir) go by .gitignore",),
+        fix="let the job fetch or build them first, or name them to what packs the job; check there with this command",
+    )
+
+
+def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
+    """Files and folders that a run reads, by what names them, as far as they are there; relative to where it runs.
+
+    Args:
+        recipe: of the run.
+        file: of the recipe, where it is in one.
+
+    Raises:
+        RecipeError: the file, or one that it extends, cannot be read.
+    """
+    if file is not None:
+        yield file, "the recipe"
+        yield from ((one, "extends") for one in extended(file))
+    for name, section in recipe.each_task.items():
+        prefix = f"tasks.{name}" if name else "task"
+        yield from _module(section.name, f"{prefix}.name")
+        for key, values in leaves(dict(section.options)):
+            for value in values if isinstance(values, list) else [values]:
+                if not isinstance(value, str):
+                    continue
+                yield from _module(value, f"{prefix}.options.{key}")
+                if value and len(value) < 1000 and "\n" not in value and Path(value).exists():
+                    yield Path(value), f"{prefix}.options.{key}"
+    yield from _module(recipe.model.family, "model.family")
+    template = recipe.model.chat_template
+    if template is not None and Path(template).is_file():
+        yield Path(template), "model.chat_template"
+    if recipe.model.name is not None and (place := Path(recipe.model.name)).exists():
+        yield place, "model.name"
+
+
+def _module(name: str, key: str) -> Iterator[tuple[Path, str]]:
+    """The file of `module:function`, where it is the user's own."""
+    module, _, function = name.partition(":")
+    if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        return
+    file = code_file(module)
+    if file is not None and Path.cwd() in file.parents and "site-packages" not in file.parts:
+        yield file, key
+
+
+def _made(model: Path) -> bool:
+    """Whether a command makes it: `plumbline get`, or the run of one of our recipes."""
+    folder, name, *_ = *model.parts, "", ""
+    return (folder == "models" and name in {entry.name for entry in ENTRIES}) or (folder == "runs" and name in names())
+
+
+def _rules(paths: list[Path]) -> dict[Path, str]:
+    """The rule that ignores each path that is ignored.
+
+    Raises:
+        Lacking: nobody can say.
+    """
+    found, answered = {}, False
+    for path in paths:
+        place = path if path.is_dir() else path.parent
+        try:
+            asked = subprocess.run(  # noqa: S603
+                ["git", "-C", str(place), "check-ignore", "-v", "--", str(path.resolve())],  # noqa: S607
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            raise Lacking("git") from None
+        answered |= asked.returncode in {0, 1}  # 128: not in a work tree
+        if asked.returncode == 0:
+            found[path] = asked.stdout.partition("\t")[0]
+    if not answered:
+        raise Lacking("a git work tree")
+    return found
+
+
+def reproducible(before: BeforeRun) -> Iterator[Finding]:
+    """What is not pinned, as far as the recipe shows it."""
+    model = before.recipe.model
+    why = []
+    if model.name is not None and is_hub_name(model.name):
+        why.append(f"{model.name} is fetched as it is on that day (no revision is named)")
+    if model.trust_remote_code:
+        why.append("model.trust_remote_code runs code that its author may change")
+    if model.name is None and model.threads is None:
+        why.append(
+            "model.threads is not set: sums are rounded by how many a machine has, and a tiny model's result goes by it"
+        )
+    if why:
+        yield Finding(
+            "reproducible",
+            "note",
+            "the same recipe can give another result elsewhere: " + "; ".join(why),
+            evidence={"seed": before.recipe.seed},
+            fix="keep a copy of the model and name its directory" if model.name is not None else "model.threads: 1",
+            change={} if model.name is not None else {"model.threads": 1},
+        )
+
+
+CHECKS = (
+    Check("rates", rates),
+    Check("laws", laws),
+    Check("ignored-files", ignored, cheap=False),
+    Check("reproducible", reproducible, cheap=False),
+)
