@@ -214,8 +214,8 @@ def test_what_is_typed_consents_to_nothing_else(there, plumbline):
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.checks.preflight.preflight import preflight_of
-    from plumbline.engines.jobs.checks import Examined, refuse
-    from plumbline.engines.jobs.specify import specify
+    from plumbline.engines.jobs.job import specify
+    from plumbline.engines.jobs.package import Examined, refuse
 
     asked = {"recipe": "score.yaml", "on": "process", "overrides": ["task.options.score=payload:score"]}
     spec, _ = specify(**asked)
