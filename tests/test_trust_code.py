@@ -230,7 +230,7 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
 
 
 def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):
-    from plumbline.engines.workers_pool import here, stand
+    from plumbline.engines.workers import here, stand
 
     imports.typed(["payload:score"])
     home = here()

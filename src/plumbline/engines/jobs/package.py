@@ -169,7 +169,7 @@ def examine(spec: JobSpec, recipe: Recipe) -> Examined:
     looked_at: tuple[str, ...] = ()
     with chdir(spec.working_dir):
         if package is not None:
-            found += [*_size(package), *_files(spec, recipe, package)]
+            found += _files(spec, recipe, package)
         if package is None or package.bytes <= LIMIT:
             inside, looked_at = _opened(spec, package)
             found += inside
@@ -191,14 +191,11 @@ def refuse(examined: Examined) -> None:
     """
     fatal = [finding for finding in examined.findings if finding.level == "fatal" or finding.check == "code"]
     if fatal:
-        found = _lines([f"{finding.what} ({finding.check})" for finding in fatal])
-        advice = _lines([*dict.fromkeys(finding.fix for finding in fatal if finding.fix), UNCHECKED])
-        raise RunError(f"this job would come to nothing, and was not sent:{found}", advice.removeprefix(" "))
-
-
-def _lines(texts: Sequence[str]) -> str:
-    """One text as it is, several on a line each."""
-    return f" {texts[0]}" if len(texts) == 1 else "".join(f"\n    {text}" for text in texts)
+        causes = [f"{finding.what} ({finding.check})" for finding in fatal]
+        found = f" {causes[0]}" if len(causes) == 1 else "".join(f"\n    {one}" for one in causes)
+        advice = [*dict.fromkeys(finding.fix for finding in fatal if finding.fix), UNCHECKED]
+        fix = advice[0] if len(advice) == 1 else "".join(f"\n    {one}" for one in advice)
+        raise RunError(f"this job would come to nothing, and was not sent:{found}", fix)
 
 
 def _secrets(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
@@ -226,62 +223,54 @@ def _secrets(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
         )
 
 
-def _size(package: Package) -> Iterator[Finding]:
-    if package.bytes <= LIMIT:
-        return
-    large = sorted(package.files.items(), key=lambda one: -one[1])[:5]
-    yield Finding(
-        "package-size",
-        "fatal",
-        f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, and Ray "
-        f"takes {LIMIT / 2**20:.0f} MiB; the largest: "
-        + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large),
-        evidence={"bytes": package.bytes, "largest": dict(large)},
-        fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them",
-    )
-
-
 def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]:
-    """Paths that the recipe needs and the package lacks."""
+    """A package that is too large, and paths that the recipe needs and the package lacks."""
+    if package.bytes > LIMIT:
+        large = sorted(package.files.items(), key=lambda one: -one[1])[:5]
+        yield Finding(
+            "package-size",
+            "fatal",
+            f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, and "
+            f"Ray takes {LIMIT / 2**20:.0f} MiB; the largest: "
+            + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large),
+            evidence={"bytes": package.bytes, "largest": dict(large)},
+            fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them",
+        )
     file = find(spec.recipe)
     bundled = not file.resolve().is_relative_to(spec.working_dir)
-    wanted = [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]
-    for path, key in wanted:
-        name, inside = str(path), (Path.cwd() / path).is_relative_to(package.folder)
-        if spec.there and name.startswith(spec.there):
+    for path, key in [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]:
+        if spec.there and str(path).startswith(spec.there):
             continue
         # Modules and recipes are found by the job in its own copy, wherever they were found here.
         inside_only = key in {"the recipe", "extends"} or path.suffix == ".py" or not path.is_absolute()
         if key == "--needs" and not path.exists():
-            yield Finding(
-                "files", "fatal", f"there is no {name}, which --needs names", fix="correct it, or leave it out"
-            )
+            what, fix = f"there is no {path}, which --needs names", "correct it, or leave it out"
+            yield Finding("files", "fatal", what, fix=fix)
         elif not inside_only and spec.here:
             continue  # the job is on this machine
-        elif not inside or not inside_only:
+        elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
             yield Finding(
                 "files",
                 "fatal",
-                f"{name} ({key}) is a place of this machine, outside of what is sent",
-                fix=f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {name}",
+                f"{path} ({key}) is a place of this machine, outside of what is sent",
+                fix=f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {path}",
             )
         elif lacking := package.lacking(path):
-            yield _left_out(path, key, lacking, spec)
-
-
-def _left_out(path: Path, key: str, lacking: Mapping[str, str], spec: JobSpec) -> Finding:
-    first, rule = next(iter(lacking.items()))
-    what = str(path) if str(path) == first or len(lacking) == 1 else f"{len(lacking)} paths of {path}, such as {first},"
-    elsewhere = "put it where the cluster reads it, and say so with --there"
-    where = "name it by its absolute path, which a job on this machine reads" if spec.here else elsewhere
-    return Finding(
-        "files",
-        "fatal",
-        f"{what} would not be sent, and the recipe needs it ({key}): {rule}",
-        evidence={"left out": dict(list(lacking.items())[:20])},
-        causes=("data are kept out of git, and what packs a working directory for a cluster goes by .gitignore",),
-        fix=f"take that line out, or take the path back in the same file (a line !{first}); or {where}",
-    )
+            first, rule = next(iter(lacking.items()))
+            whole = str(path) == first or len(lacking) == 1
+            what = str(path) if whole else f"{len(lacking)} paths of {path}, such as {first},"
+            elsewhere = "put it where the cluster reads it, and say so with --there"
+            where = "name it by its absolute path, which a job on this machine reads" if spec.here else elsewhere
+            yield Finding(
+                "files",
+                "fatal",
+                f"{what} would not be sent, and the recipe needs it ({key}): {rule}",
+                evidence={"left out": dict(list(lacking.items())[:20])},
+                causes=(
+                    "data are kept out of git, and what packs a working directory for a cluster goes by .gitignore",
+                ),
+                fix=f"take that line out, or take the path back in the same file (a line !{first}); or {where}",
+            )
 
 
 def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
@@ -300,11 +289,16 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
     command = [sys.executable, "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
     command += ["--out", spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run")]
     command += [word for one in spec.overrides for word in ("--set", one)] + ["--resume"] * spec.resume
+    # PYTHONPATH as the job has it: without the working directory itself, of which the job has a copy.
+    given = [str(Path.cwd() / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    own = str(Path(__file__).parents[3])
+    path = [one for one in given if one == own or not Path(one).is_relative_to(spec.working_dir)]
+    environment = {**os.environ, **spec.env, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(  # noqa: S603
             command,
             cwd=folder,
-            env={**os.environ, **spec.env, "PYTHONPATH": _path(spec), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -319,7 +313,11 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
             Finding(**{**one, **{key: tuple(one[key]) for key in ("samples", "causes")}}) for one in said["findings"]
         ]
     except (ValueError, KeyError, TypeError):
-        return [_refused(done.stdout, done.stderr, done.returncode)], ()
+        told = done.stderr.strip() or done.stdout.strip() or "nothing"
+        cause, _, fix = told.rpartition("error: ")[2].partition("\n  fix: ")
+        lines = cause.strip().splitlines() or ["nothing"]
+        what = f"the job would end at once (a dry run in a copy of what is sent ends with {done.returncode}): "
+        return [Finding("job", "fatal", what + lines[0 if "error: " in told else -1], fix=fix.strip())], ()
     unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})  # of this machine, which is another one
     kept = [one for one in found if one.check not in unsaid]
     lacking = [Finding("needs", "warning" if spec.here else "note", one) for one in said["needs"]]
@@ -336,28 +334,6 @@ def _caps(prompts: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
     if prompts["inside"] and limit is not None and split in sizes:
         parts.append(f"evaluations inside RL ask {prompts['inside']:,} of {sizes[split]:,} of {split}")
     return f"{prompts['name'] or prompts['task']}: {'; '.join(parts)}"
-
-
-def _refused(out: str, err: str, code: int) -> Finding:
-    """What a check said that could not be made."""
-    said = err.strip() or out.strip() or "nothing"
-    cause, _, fix = said.rpartition("error: ")[2].partition("\n  fix: ")
-    lines = cause.strip().splitlines() or ["nothing"]
-    text = lines[0] if "error: " in said else lines[-1]
-    return Finding(
-        "job",
-        "fatal",
-        f"the job would end at once (a dry run in a copy of what is sent ends with {code}): {text}",
-        fix=fix.strip(),
-    )
-
-
-def _path(spec: JobSpec) -> str:
-    """PYTHONPATH as the job has it: without the working directory itself, of which the job has a copy."""
-    given = [str(Path.cwd() / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-    own = str(Path(__file__).parents[3])
-    kept = [one for one in given if one == own or not Path(one).is_relative_to(spec.working_dir)]
-    return os.pathsep.join(dict.fromkeys(kept))
 
 
 def _requirements(path: Path, here: bool) -> Iterator[Finding]:
