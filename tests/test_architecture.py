@@ -363,9 +363,9 @@ READS_ITSELF = {
     *("plumbline_miniwob/build.py", "plumbline_miniwob/browser/script.py"),
     "plumbline_forms/executors/browser.py",
     *("serve/page/routes.py", "serve/app.py"),
-    *("engines/jobs/store.py", "policies/memory.py"),  # of the system
+    "policies/memory.py",  # of the system
     # What this process has just written.
-    *("engines/jobs/ray_jobs.py", "engines/jobs/process.py", "engines/processes.py", "policies/downloads/get.py"),
+    *("engines/jobs/backends.py", "engines/processes.py", "policies/downloads/get.py"),
     *("training/checkpoints.py", "runs/published.py"),
     "policies/pretrained/gguf_file.py",
 }

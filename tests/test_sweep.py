@@ -72,12 +72,12 @@ def test_side_by_side_they_come_to_the_same_though_a_process_is_killed(recipe, t
 
 def test_side_by_side_a_head_that_is_gone_ends_the_sweep(recipe, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="needs the extra ray")
-    from plumbline.engines import workers_pool
+    from plumbline.engines import workers
 
-    monkeypatch.setattr(workers_pool, "PATIENCE", 0.2)
+    monkeypatch.setattr(workers, "PATIENCE", 0.2)
 
     def begun(said):  # from now on nothing answers
-        monkeypatch.setattr(workers_pool, "answers", lambda address: False)
+        monkeypatch.setattr(workers, "answers", lambda address: False)
 
     recipes = variants(recipe, ["rl.steps=100000", "checks.every=0"], ["seed=0"])
     spread = SideBySide(at_once=1, told=begun)

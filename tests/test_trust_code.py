@@ -214,8 +214,8 @@ def test_what_is_typed_consents_to_nothing_else(there, plumbline):
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.checks.preflight.report import preflight_of
-    from plumbline.engines.jobs.checks import Examined, refuse
-    from plumbline.engines.jobs.specify import specify
+    from plumbline.engines.jobs.job import specify
+    from plumbline.engines.jobs.package import Examined, refuse
 
     asked = {"recipe": "score.yaml", "on": "process", "overrides": ["task.options.score=payload:score"]}
     spec, _ = specify(**asked)
@@ -230,7 +230,7 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
 
 
 def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):
-    from plumbline.engines.workers_pool import here, stand
+    from plumbline.engines.workers import here, stand
 
     imports.typed(["payload:score"])
     home = here()

@@ -33,14 +33,14 @@ DRIVER = """
     import json, os, signal, subprocess, sys, threading, time
     from pathlib import Path
     import torch
-    from plumbline.engines import workers_pool
+    from plumbline.engines import workers
     from plumbline.errors import EngineError
     from plumbline.training.pipeline import run_recipe
     from plumbline.recipe import parse
 
     torch.set_num_threads(1)
     folder, mode = Path(sys.argv[2]), sys.argv[3]
-    workers_pool.PATIENCE, workers_pool.LOOK = 0.4, 0.05  # the run is over in seconds
+    workers.PATIENCE, workers.LOOK = 0.4, 0.05  # the run is over in seconds
     facts = {}
 
     def strike():
@@ -124,7 +124,7 @@ def test_where_no_cluster_answers():
 ASKS = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).get_all_node_info(timeout=9)"
 LOCAL = f"""
     import json, os, subprocess, sys
-    from plumbline.engines.workers_pool import cluster
+    from plumbline.engines.workers import cluster
 
     def asks(token):
         others = {{name: value for name, value in os.environ.items() if not name.startswith("RAY_")}}

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from plumbline.engines import processes
-from plumbline.engines import vllm_server as servers
+from plumbline.engines import vllm as servers
 from plumbline.engines.vllm import Place, VllmSampler, check_engine
 from plumbline.errors import DataError, EngineError
 from plumbline.evaluation import endpoint
@@ -400,7 +400,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path, monkeypatch)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     with pytest.raises(EngineError, match="too long a path"):
-        servers.socket()
+        servers.socket_for_own()
     assert list(long.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from plumbline.engines import workers_pool
+from plumbline.engines import workers
 from plumbline.errors import EngineError
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
@@ -168,7 +168,7 @@ def test_a_worker_whose_disk_is_full_fails_the_verdicts_that_write_and_lives(spr
 
 
 def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, monkeypatch):
-    monkeypatch.setitem(workers_pool.MOST, "ChildProcessError", 2)
+    monkeypatch.setitem(workers.MOST, "ChildProcessError", 2)
     own, far = spread(timeout=1.5)
     example = own.examples("val")[0]
     texts = ["hangs", "dies", f"once {tmp_path / 'died'}", "aa"]
@@ -290,7 +290,6 @@ def replicas(tiny_folder, kind, **scale):
             "scale": scale,
         }
     )
-    from plumbline.engines import workers
 
     policy = open_policy(recipe.model, str(tiny_folder))
     events = []

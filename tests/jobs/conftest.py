@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from plumbline.engines.jobs import checks
+from plumbline.engines.jobs import package
 
 BASE = """
 task: {name: jsonl, options: {train: data/rows.jsonl, prompt: q, gold: a, score: "scoring:score"}}
@@ -73,4 +73,4 @@ def project(tmp_path, monkeypatch):
 @pytest.fixture
 def unopened(monkeypatch):
     """Without the dry run in a copy, which takes seconds and is not what the test asks."""
-    monkeypatch.setattr(checks, "_opened", lambda spec, package: ([], ("jsonl: train 16",)))
+    monkeypatch.setattr(package, "_opened", lambda spec, package: ([], ("jsonl: train 16",)))

@@ -7,8 +7,7 @@ from pathlib import Path
 import yaml
 
 from plumbline.engines.jobs.anyscale import plan
-from plumbline.engines.jobs.spec import Cloud
-from plumbline.engines.jobs.specify import specify
+from plumbline.engines.jobs.job import specify
 
 FIELDS = set(
     """name entrypoint image_uri containerfile compute_config working_dir excludes requirements env_vars py_modules
@@ -21,8 +20,8 @@ ASKED = {"recipe": "tickets.yaml", "on": "anyscale", "out": "/mnt/shared_storage
 
 def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypatch):
     monkeypatch.setenv("PLB_TEST_TOKEN", "hunter2hunter2")
-    cloud = Cloud(compute="a10g", timeout=3600)
-    spec, recipe = specify(**ASKED, secrets=["PLB_TEST_TOKEN"], env=["HF_HOME=/mnt/hub"], cloud=cloud)
+    cloud = {"compute": "a10g", "timeout": 3600}
+    spec, recipe = specify(**ASKED, secrets=["PLB_TEST_TOKEN"], env=["HF_HOME=/mnt/hub"], **cloud)
     texts, command = plan(spec, recipe, tmp_path / "sent")
     assert command == f"anyscale job submit -f {tmp_path / 'sent' / 'job.yaml'}"
     values = yaml.safe_load(texts["job.yaml"])
@@ -49,7 +48,7 @@ def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypat
 
 
 def test_an_image_of_ones_own_takes_the_place_of_the_containerfile(project, tmp_path):
-    spec, recipe = specify(**ASKED, cloud=Cloud(image="registry/mine:1"))
+    spec, recipe = specify(**ASKED, image="registry/mine:1")
     texts, _ = plan(spec, recipe, tmp_path)
     assert set(texts) == {"job.yaml"}
     assert "image_uri: registry/mine:1" in texts["job.yaml"]

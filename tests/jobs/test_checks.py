@@ -5,30 +5,29 @@ from pathlib import Path
 import pytest
 
 import plumbline
-from plumbline.engines.jobs import checks
-from plumbline.engines.jobs.checks import examine
-from plumbline.engines.jobs.package import LIMIT
-from plumbline.engines.jobs.specify import specify
+from plumbline.engines.jobs import package
+from plumbline.engines.jobs.job import specify
+from plumbline.engines.jobs.package import LIMIT, examine
 
 REMOTE = {"address": "http://head:8265", "out": "/mnt/shared/a"}
 
 
-def fatal(recipe="tickets.yaml", **asked):
-    examined = examine(*specify(recipe=recipe, **asked))
+def fatal(recipe="tickets.yaml", on="ray", **asked):
+    examined = examine(*specify(recipe=recipe, on=on, **asked))
     return [(one.check, one.what) for one in examined.findings if one.level == "fatal"], examined
 
 
 @pytest.fixture
 def opened_once(monkeypatch):
     """The dry run in a copy, which takes seconds, is made of one job; a test's next ones are told the same."""
-    honest, said = checks._opened, []
+    honest, said = package._opened, []
 
-    def opened(spec, package):
+    def opened(spec, sent):
         if not said:
-            said.append(honest(spec, package))
+            said.append(honest(spec, sent))
         return said[0]
 
-    monkeypatch.setattr(checks, "_opened", opened)
+    monkeypatch.setattr(package, "_opened", opened)
     return said
 
 
@@ -109,14 +108,11 @@ def test_a_package_that_ray_refuses_is_refused_first(project, unopened):
 
 def test_secrets_must_be_there_where_the_job_takes_them_from_this_shell(project, monkeypatch, unopened):
     monkeypatch.delenv("PLB_TEST_TOKEN", raising=False)
-    assert fatal(secrets=["PLB_TEST_TOKEN"])[0] == [("secrets", "PLB_TEST_TOKEN is not set, and the job needs it")]
+    asked = {"on": "process", "secrets": ["PLB_TEST_TOKEN"]}
+    assert fatal(**asked)[0] == [("secrets", "PLB_TEST_TOKEN is not set, and the job needs it")]
     assert fatal(secrets=["PLB_TEST_TOKEN"], **REMOTE)[0] == [], "there it is the cluster's, and the job looks"
     monkeypatch.setenv("PLB_TEST_TOKEN", "hunter2hunter2")
-    assert fatal(secrets=["PLB_TEST_TOKEN"])[0] == []
-
-
-def test_more_cores_than_the_machine_has_are_refused(project, unopened):
-    assert fatal(cpus=4096)[0][0][0] == "resources"
+    assert fatal(**asked)[0] == []
 
 
 def test_requirements_are_read_and_their_pins_compared(project, unopened):

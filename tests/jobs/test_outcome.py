@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from plumbline.engines.jobs.outcome import CODES, State, judge, said
+from plumbline.engines.jobs.backends import State
+from plumbline.engines.jobs.follow import CODES, judge, said
 
 OK, BAD = State(status="succeeded", code=0), State(status="failed", code=1, message="exit code 1")
 

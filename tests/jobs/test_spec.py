@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from plumbline.engines.jobs.spec import JobSpec
-from plumbline.engines.jobs.specify import specify
+from plumbline.engines.jobs.job import JobSpec, specify
 from plumbline.errors import RecipeError
 
 
@@ -16,10 +15,10 @@ def spec_of(**asked):
 def test_a_specification_is_recorded_and_read_again(project, monkeypatch):
     monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
     spec = spec_of(overrides=["rl.steps=2"], env=["A=b=c"], secrets=["HF_TOKEN"], excludes=["x"], cpus=1.5)
-    assert JobSpec.from_plain(json.loads(json.dumps(spec.plain()))) == spec
+    assert JobSpec.model_validate(json.loads(json.dumps(spec.model_dump()))) == spec
     assert spec.env == {"A": "b=c"}
-    assert spec.arguments()[-5:] == ["tickets.yaml", "--out", str(project / "runs/tickets"), "--set", "rl.steps=2"]
-    assert spec.arguments()[:4] == ["--job", spec.id, "--secret", "HF_TOKEN"]
+    assert spec.command()[-5:] == ["tickets.yaml", "--out", str(project / "runs/tickets"), "--set", "rl.steps=2"]
+    assert spec.command()[3:7] == ["--job", spec.id, "--secret", "HF_TOKEN"]
 
 
 def test_a_job_on_this_machine_writes_where_the_shell_stands(project):
@@ -33,7 +32,9 @@ def test_a_job_on_this_machine_writes_where_the_shell_stands(project):
 def test_an_address_of_the_environment_is_the_jobs(project, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "http://head:8265")
     spec = spec_of(out="/mnt/shared/b")
-    assert (spec.address, spec.own_head) == ("http://head:8265", False)
+    assert (spec.address, spec.on) == ("http://head:8265", "ray")
+    monkeypatch.delenv("RAY_ADDRESS")
+    assert (spec_of().on, spec_of(on="ray").address) == ("process", "auto")
 
 
 @pytest.mark.parametrize(

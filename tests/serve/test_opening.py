@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.cli import main as cli
 from plumbline.engines import processes
-from plumbline.engines import vllm_server as servers
+from plumbline.engines import vllm as servers
 from plumbline.errors import EngineError, RecipeError
 from plumbline.evaluation.models import ModelOptions
 from plumbline.records import Request, Sampling

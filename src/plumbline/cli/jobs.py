@@ -11,13 +11,9 @@ from plumbline.cli.output import print_json, print_tables
 from plumbline.errors import visible
 
 if TYPE_CHECKING:
-    from plumbline.engines.jobs.checks import Examined
-    from plumbline.engines.jobs.outcome import Outcome
-    from plumbline.engines.jobs.spec import JobSpec
-    from plumbline.engines.jobs.store import Job
-    from plumbline.recipe import Recipe
+    from plumbline.engines.jobs.job import Job, JobSpec, Outcome
+    from plumbline.engines.jobs.package import Examined
 
-WHERE, SENT, CLOUD = "Where it runs", "What is sent", "Anyscale"
 submit_app = typer.Typer(cls=take.Group)
 jobs_app = typer.Typer(
     cls=take.Group,
@@ -27,57 +23,15 @@ jobs_app = typer.Typer(
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or how that begins; last is the newest.")]
 
 
-Out = Annotated[
-    str | None, typer.Option(help="The run's folder; on another machine one that all share, or an address.")
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
-On = Annotated[str, typer.Option(rich_help_panel=WHERE, help="ray, process (on this machine) or anyscale.")]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto|URL",
-        rich_help_panel=WHERE,
-        help="Of a Ray cluster's dashboard; auto finds one on this machine; without one a head is started here.",
-    ),
-]
-Cpus = Annotated[float | None, typer.Option(min=0, rich_help_panel=WHERE, help="Cores for the job itself.")]
-Gpus = Annotated[float | None, typer.Option(min=0, rich_help_panel=WHERE, help="GPUs for the job itself.")]
-WorkingDir = Annotated[
-    Path, typer.Option(rich_help_panel=SENT, help="What is sent of: less what .gitignore and .rayignore name.")
-]
-Exclude = Annotated[
-    list[str] | None, typer.Option(rich_help_panel=SENT, help="A pattern of what is not sent; repeatable.")
-]
-Needs = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATH", rich_help_panel=SENT, help="What your own code reads; refused where not sent."),
-]
-There = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATH", rich_help_panel=SENT, help="A place that the cluster has; not looked for here."),
-]
-Env = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", rich_help_panel=SENT, help="A variable that anybody may see; repeatable."),
-]
-Secret = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", rich_help_panel=SENT, help="A variable that the job needs; its value is never sent."),
-]
-Requirements = Annotated[
-    Path | None, typer.Option(rich_help_panel=SENT, help="Pinned packages that the cluster installs first.")
-]
-Image = Annotated[str | None, typer.Option(rich_help_panel=CLOUD, help="An image; else one is described.")]
-Compute = Annotated[str | None, typer.Option(rich_help_panel=CLOUD, help="A compute configuration's name.")]
-Timeout = Annotated[int | None, typer.Option(min=1, rich_help_panel=CLOUD, help="Seconds, then it ends.")]
-To = Annotated[Path, typer.Option(rich_help_panel=CLOUD, help="Where job.yaml goes, in a folder of its own.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Send nothing: print what would be sent, where, and what is wrong.")
-]
-NoPreflight = Annotated[
-    bool, typer.Option("--no-preflight", help="Send it without looking; its outcome is judged all the same.")
-]
-Detach = Annotated[bool, typer.Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")]
+def _option(panel: str, text: str, metavar: str | None = None, least: int | None = None) -> Any:
+    return typer.Option(rich_help_panel=panel, help=text, metavar=metavar, min=least)
+
+
+WHERE, SENT, CLOUD = "Where it runs", "What is sent", "Anyscale"
+ON = "ray, process (on this machine) or anyscale; by default ray where an address is known, else process."
+ADDRESS = "Of a Ray cluster's dashboard; auto finds one on this machine."
+WORKING_DIR = "What is sent of: less what .gitignore and .rayignore name."
+OUT = "The run's folder; on another machine one that all share, or an address."
 
 
 @submit_app.command(
@@ -88,40 +42,45 @@ Detach = Annotated[bool, typer.Option("--detach", help="Do not follow it; `plumb
 def submit(
     source: take.Recipe,
     overrides: take.Overrides = None,
-    out: Out = None,
-    resume: Resume = False,
-    on: On = "ray",
-    address: Address = None,
-    cpus: Cpus = None,
-    gpus: Gpus = None,
-    working_dir: WorkingDir = Path(),
-    exclude: Exclude = None,
-    needs: Needs = None,
-    there: There = None,
-    env: Env = None,
-    secret: Secret = None,
-    requirements: Requirements = None,
-    image: Image = None,
-    compute: Compute = None,
-    timeout: Timeout = None,
-    to: To = Path("runs/anyscale"),
-    dry_run: DryRun = False,
-    no_preflight: NoPreflight = False,
-    detach: Detach = False,
+    out: Annotated[str | None, typer.Option(help=OUT)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    on: Annotated[str | None, _option(WHERE, ON)] = None,
+    address: Annotated[str | None, _option(WHERE, ADDRESS, "auto|URL")] = None,
+    cpus: Annotated[float | None, _option(WHERE, "Cores for the job itself.", least=0)] = None,
+    gpus: Annotated[float | None, _option(WHERE, "GPUs for the job itself.", least=0)] = None,
+    working_dir: Annotated[Path, _option(SENT, WORKING_DIR)] = Path(),
+    exclude: Annotated[list[str], _option(SENT, "A pattern of what is not sent; repeatable.")] = [],  # noqa: B006
+    needs: Annotated[list[str], _option(SENT, "What your own code reads; refused where not sent.", "PATH")] = [],  # noqa: B006
+    there: Annotated[list[str], _option(SENT, "A place that the cluster has; not looked for here.", "PATH")] = [],  # noqa: B006
+    env: Annotated[list[str], _option(SENT, "A variable that anybody may see; repeatable.", "NAME=VALUE")] = [],  # noqa: B006
+    secret: Annotated[list[str], _option(SENT, "A variable that the job needs; its value is never sent.", "NAME")] = [],  # noqa: B006
+    requirements: Annotated[Path | None, _option(SENT, "Pinned packages that the cluster installs first.")] = None,
+    image: Annotated[str | None, _option(CLOUD, "An image; else one is described.")] = None,
+    compute: Annotated[str | None, _option(CLOUD, "A compute configuration's name.")] = None,
+    timeout: Annotated[int | None, _option(CLOUD, "Seconds, then it ends.", least=1)] = None,
+    to: Annotated[Path, _option(CLOUD, "Where job.yaml goes, in a folder of its own.")] = Path("runs/anyscale"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Send nothing: print what would be sent, where, and what is wrong.")
+    ] = False,
+    no_preflight: Annotated[
+        bool, typer.Option("--no-preflight", help="Send it without looking; its outcome is judged all the same.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")] = False,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
-    """Run a recipe as a job: on a Ray cluster, in a process of its own, or on Anyscale.
+    """Run a recipe as a job: in a process of its own, on a Ray cluster, or on Anyscale.
 
     Before anything is sent, what the job would be given is looked at, and a dry run made in a copy of it. Its
     log is followed; Ctrl-C leaves it running. The exit status is 0 where engine and result agree that it is finished;
     3 where it failed, 4 where it never started, 5 where it ran and left no result, 6 where it was stopped, 7 where
     nobody can tell, and 130 where you stopped watching.
     """
-    from plumbline.engines.jobs.checks import Examined, examine, findings_said, refuse
-    from plumbline.engines.jobs.follow import check_back_end, send
-    from plumbline.engines.jobs.spec import Cloud
-    from plumbline.engines.jobs.specify import specify
+    from plumbline.engines.jobs.anyscale import plan
+    from plumbline.engines.jobs.follow import send
+    from plumbline.engines.jobs.job import specify
+    from plumbline.engines.jobs.package import Examined, examine, refuse
+    from plumbline.storage import clear_os_errors, write_text
 
     spec, recipe = specify(
         source,
@@ -130,29 +89,40 @@ def submit(
         overrides=overrides or (),
         resume=resume,
         working_dir=working_dir,
-        excludes=exclude or (),
-        needs=needs or (),
-        there=there or (),
+        excludes=exclude,
+        needs=needs,
+        there=there,
         address=address,
-        env=env or (),
-        secrets=secret or (),
+        env=env,
+        secrets=secret,
         requirements=requirements,
         cpus=cpus,
         gpus=gpus,
-        cloud=Cloud(image=image, compute=compute, timeout=timeout),
+        image=image,
+        compute=compute,
+        timeout=timeout,
     )
-    check_back_end(spec)
     if not no_preflight:
         _say("looking at what would be sent")
-    examined = Examined(findings=(), package=None, looked_at=()) if no_preflight else examine(spec, recipe)
+    examined = Examined() if no_preflight else examine(spec, recipe)
+    folder = to.absolute() / spec.id
+    files, command = plan(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
     if dry_run:
-        _show_plan(spec, recipe, examined, to, as_json)
+        _show_plan(spec, examined, files, command, as_json)
         raise typer.Exit(1 if examined.fatal else 0)
     refuse(examined)
-    for line in (*examined.looked_at, *findings_said(examined)):
+    for line in (*examined.looked_at, *examined.lines()):
         _say(line)
     if spec.on == "anyscale":
-        _write_anyscale(spec, recipe, to, as_json)
+        with clear_os_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            write_text(folder / name, text)
+        written = [str(folder / name) for name in files]
+        if as_json:
+            print_json({"job": spec.id, "files": written, "command": command})
+        else:
+            print(*written, f"send it with: {command}", sep="\n")
         return
     job = send(spec, _say)
     _say(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")
@@ -162,6 +132,39 @@ def submit(
         print_json(_plain(job))
     else:
         print(spec.id)
+
+
+def _show_plan(spec: "JobSpec", examined: "Examined", files: dict[str, str], command: str, as_json: bool) -> None:
+    """What `--dry-run` prints."""
+    import shlex
+
+    from plumbline.engines.jobs.backends import runtime_env
+    from plumbline.reports.findings import plain
+
+    package = examined.package
+    if as_json:
+        sent = None if package is None else {"files": package.files, "left_out": package.left_out}
+        found = [plain(finding) for finding in examined.findings]
+        data = list(examined.looked_at)
+        plan = {"spec": spec.model_dump(), "package": sent, "data": data, "findings": found, "fatal": examined.fatal}
+        print_json({**plan, **({"command": command, **files} if files else {})})
+        return
+    print(f"job      {spec.name} on {spec.on}: {'the files below' if files else spec.address or 'this machine'}")
+    print(f"runs     {shlex.join(spec.command())}", f"writes   {spec.out}", sep="\n")
+    if spec.on == "ray":
+        print(f"is given {runtime_env(spec)}")
+    if spec.secrets:
+        print(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent")
+    if package is not None:
+        total = f"{len(package.files):,} files, {package.bytes / 2**20:.1f} MiB"
+        print(f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in package.lines()), sep="\n")
+    for name, text in files.items():
+        print(f"--- {name}", text.rstrip(), sep="\n")
+    if files:
+        print(f"command  {command}")
+    for line in examined.looked_at:
+        print(f"data     {line}")
+    print("findings", *(f"  {one}" for one in examined.lines() or ["none"]), sep="\n")
 
 
 def _say(text: str) -> None:
@@ -175,31 +178,22 @@ def _show(text: str) -> None:
 
 def _follow(job: "Job", as_json: bool) -> None:
     """Follow a job to its end; print its report, and end with its exit status."""
-    from plumbline.engines.jobs.follow import follow
+    from plumbline.engines.jobs.follow import CODES, follow, reachable
 
+    name = job.spec.id
     try:
         outcome = follow(job, _show, _say)
     except KeyboardInterrupt:
-        name = job.spec.id
         _say(f"\nnot followed any more; the job goes on: `plumbline jobs follow {name}`, `plumbline jobs stop {name}`")
         raise SystemExit(130) from None
-    _report(job, outcome, as_json)
-    raise typer.Exit(outcome.code)
-
-
-def _report(job: "Job", outcome: "Outcome", as_json: bool) -> None:
-    from plumbline.engines.jobs.follow import reachable
-
-    folder = reachable(job)
+    folder = reachable(job) if outcome.ended == "succeeded" else None
     if as_json:
-        found = _plain(job, outcome)
-        if outcome.ended == "succeeded" and folder is not None:
-            from plumbline.storage import read_object
+        from plumbline.storage import read_object
 
-            found |= {"report": str(folder / "report.html"), **read_object(folder / "result.json")}
-        print_json(found)
-        return
-    if outcome.ended == "succeeded" and folder is not None:
+        result = {} if folder is None else read_object(folder / "result.json")
+        report = {} if folder is None else {"report": str(folder / "report.html")}
+        print_json({**_plain(job, outcome), **report, **result})
+    elif folder is not None:
         from plumbline.reports.terminal import run_summary
         from plumbline.runs.run import Run
 
@@ -208,71 +202,17 @@ def _report(job: "Job", outcome: "Outcome", as_json: bool) -> None:
         print(f"{job.spec.out}: finished")
         for key, mean in outcome.facts.get("rewards", {}).items():
             print(f"{key:32} {mean:.3f}")
-    _say(f"job {job.spec.id}: {outcome.ended} ({outcome.why}; the engine: {outcome.engine})")
+    if not as_json:
+        _say(f"job {name}: {outcome.ended} ({outcome.why}; the engine: {outcome.engine})")
+    raise typer.Exit(CODES[outcome.ended])
 
 
 def _plain(job: "Job", outcome: "Outcome | None" = None) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    known = outcome or job.outcome
-    return {
-        "job": job.spec.id,
-        "on": job.spec.on,
-        "address": job.head.address if job.head else job.spec.address,
-        "out": job.spec.out,
-        "sent": job.sent,
-        "outcome": None if known is None else asdict(known),
-    }
-
-
-def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path, as_json: bool) -> None:
-    """What `--dry-run` prints."""
-    import shlex
-
-    from plumbline.engines.jobs.anyscale import plan as plan_anyscale
-    from plumbline.engines.jobs.checks import findings_said
-    from plumbline.engines.jobs.ray_jobs import runtime_env
-    from plumbline.reports.findings import plain
-
-    package = examined.package
-    cloud = spec.on == "anyscale"
-    files, command = plan_anyscale(spec, recipe, to.absolute() / spec.id) if cloud else ({}, "")
-    if as_json:
-        sent = None if package is None else {"files": package.files, "left_out": package.left_out}
-        found = [plain(finding) for finding in examined.findings]
-        texts = {"command": command, **files} if cloud else {}
-        data = list(examined.looked_at)
-        plan = {"spec": spec.plain(), "package": sent, "data": data, "findings": found, "fatal": examined.fatal}
-        print_json({**plan, **texts})
-        return
-    where = "a Ray head on this machine, started for it" if spec.own_head else spec.address or "this machine"
-    print(f"job      {spec.name} on {spec.on}: {'the files below' if cloud else where}")
-    print(f"runs     {shlex.join(spec.command())}", f"writes   {spec.out}", sep="\n")
-    if spec.on == "ray":
-        print(f"is given {runtime_env(spec)}")
-    if spec.secrets:
-        print(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent")
-    if package is not None:
-        total = f"{len(package.files):,} files, {package.bytes / 2**20:.1f} MiB"
-        print(f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in package.lines()), sep="\n")
-    for name, text in files.items():
-        print(f"--- {name}", text.rstrip(), sep="\n")
-    if cloud:
-        print(f"command  {command}")
-    for line in examined.looked_at:
-        print(f"data     {line}")
-    print("findings", *(f"  {one}" for one in list(findings_said(examined)) or ["none"]), sep="\n")
-
-
-def _write_anyscale(spec: "JobSpec", recipe: "Recipe", to: Path, as_json: bool) -> None:
-    from plumbline.engines.jobs.anyscale import plan, write
-
-    texts, command = plan(spec, recipe, to.absolute() / spec.id)
-    files = write(texts, to.absolute() / spec.id)
-    if as_json:
-        print_json({"job": spec.id, "files": files, "command": command})
-    else:
-        print(*files, f"send it with: {command}", sep="\n")
+    """A job as JSON values."""
+    spec, known = job.spec, outcome or job.outcome
+    ended = None if known is None else known.model_dump()
+    where = {"job": spec.id, "on": spec.on, "address": spec.address, "out": spec.out}
+    return {**where, "sent": job.sent, "outcome": ended}
 
 
 @jobs_app.callback(invoke_without_command=True)
@@ -281,7 +221,7 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
     if context.invoked_subcommand is not None:
         return
     from plumbline.engines.jobs.follow import refresh
-    from plumbline.engines.jobs.store import jobs as known
+    from plumbline.engines.jobs.job import jobs as known
 
     rows = [(job, *refresh(job)) for job in known()]
     if as_json:
@@ -295,16 +235,16 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
 @jobs_app.command("follow", epilog="Example: `plumbline jobs follow last`")
 def follow_job(name: JobName = "last", as_json: take.Json = False) -> None:
     """Show what a job prints, from its beginning, until it is over; Ctrl-C leaves it running."""
-    from plumbline.engines.jobs.store import find
+    from plumbline.engines.jobs.job import find
 
     _follow(find(name), as_json)
 
 
 @jobs_app.command("stop", epilog="Example: `plumbline jobs stop mine-1123`")
 def stop_job(name: JobName, as_json: take.Json = False) -> None:
-    """End a job, and the Ray head that was started for it; its run can go on with --resume."""
+    """End a job; its run can go on with --resume."""
     from plumbline.engines.jobs.follow import stop
-    from plumbline.engines.jobs.store import find
+    from plumbline.engines.jobs.job import find
 
     job = find(name)
     outcome = stop(job)

@@ -2,35 +2,59 @@
 
 What is drawn comes from the server's own random numbers: the law is the recipe's (temperature, top-k, top-p, as
 `token_law`), but a run is not the same to the bit when it is repeated. Each answer keeps the log-probabilities that
-the server computed for it; `train/sampler_scorer_gap` is how far the learner's own are from them.
+the server computed for it; `train/sampler_scorer_gap` is how far the learner's own are from them. Weights are believed
+to be there once a probe says so: vLLM's own checksums are, on a CPU, those of nothing, before and after.
+
+Whoever reaches a server can change its weights, and with `transfer` run code in it: vLLM unpickles what it is sent, and
+a key guards its paths under /v1 only. So one of a run's own listens on a Unix socket in a folder of this user, on no
+port.
 """
 
+import base64
+import os
+import pickle
 import re
 import shutil
+import subprocess
+import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 from typing import Any
 
 from plumbline.config.imports import check_consent, needed
 from plumbline.engines import processes
-from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm_client import Client, Lost, Part, check_address, healthy
-from plumbline.engines.vllm_publication import PREFIX, Publication
 from plumbline.errors import EngineError
 from plumbline.policies.policy import Learner
+from plumbline.policies.pretrained.arrival import TEXT, Arrivals, Pair, check_tokenizer, probe
 from plumbline.recipe import Recipe
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Message, Request, Sampling, Trajectory
 from plumbline.runs.run import Listener, Run
 from plumbline.seeds import derive
+from plumbline.storage import clear_os_errors
 
 IN_FLIGHT = 256  # answers that are asked for at once
 RESTARTS = 5  # so often a run starts its own server again
 BARREN = 3  # after so many attempts in a row without any answer the run gives up
 GIVEN = "its log, start it with VLLM_SERVER_DEV_MODE=1 (see docs/vllm.md)"
+PREFIX = "plumbline-"  # what the names of versions begin with, and the folders of weights for a server
+MODULE = "vllm.entrypoints.openai.api_server"
+PINNED = "0.32"  # its interfaces are used; they changed at 0.28 and again after 0.31
+PYTHON = "PLUMBLINE_VLLM_PYTHON"  # names an interpreter with vLLM, where no recipe does
+FULL = ("out of memory", "outofmemory", "no available memory", "cannot allocate memory", "free memory on device")
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, which it knows
+# What its command and environment also say, by how weights are handed over and by the device.
+FURTHER: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "lora": ("--enable-lora --max-loras 2", {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}),
+    "transfer": ('--weight-transfer-config {"backend":"ipc"}', {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}),
+    "cpu": ("--enforce-eager", {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "2"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +87,7 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
             check_consent(f"python={section.python}", "engine.python", "python", section.python)
         if section.arguments:  # some of them name modules
             check_consent("arguments=", "engine.arguments", "arguments", " ".join(section.arguments))
-        servers.check(section.python)
+        interpreter(section.python)
         return
     check_address(section.address, "engine.address")
     if ask and not healthy(section.address):
@@ -74,17 +98,30 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
 
 
 def check_publication(section: EngineSection, policy: Any) -> tuple[str, Any]:
-    """How a policy's weights are handed over, and the torch dtype of the server's (see `_how`).
+    """How a policy's weights are handed over, and the torch dtype of the server's.
+
+    That is as `--dtype` among its arguments says; by default the learner's; but float32 where adapters are merged,
+    because 16 bits would round away what RL learns.
 
     Raises:
         EngineError: they cannot be handed over like this.
     """
-    how, dtype = _how(section, policy)
+    import torch
+
+    how, adapted = section.publish, policy.adapter is not None
+    if how == "auto":
+        how = "lora" if adapted and policy.device.type == "cuda" else "full"
+    if how == "lora" and not adapted:
+        raise EngineError("engine.publish: lora needs an adapter, and every weight is trained", "set it to full")
+    found = re.search(r"--dtype[= ](\w+)", " ".join(section.arguments))
+    name = found[1] if found else "float32" if adapted and how != "lora" else str(policy.engine["dtype"])
+    if name not in {"float32", "bfloat16", "float16"}:
+        raise EngineError(f"--dtype {name} does not say what weights are rounded to", "give bfloat16 or float32")
     if how != "lora":
         from plumbline.policies.pretrained.adapters import check_mergeable
 
         check_mergeable(policy)
-    return how, dtype
+    return how, getattr(torch, name)
 
 
 def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampler":
@@ -119,7 +156,7 @@ class VllmSampler:
         self._advice = f"see {GIVEN if section.address else self.log}, or raise engine.timeout"
         self.context: int = policy.context
         self.weights = Publication(*check_publication(section, policy), place.folder)
-        self.socket = servers.socket() if section.address is None else None
+        self.socket = socket_for_own() if section.address is None else None
         self.client = Client(section.address or "http://localhost", section.timeout, self.socket)
         self.server: processes.Kept | None = None
         self.figures: Mapping[str, float] = {}  # what the last publication was found to be
@@ -152,9 +189,9 @@ class VllmSampler:
         if how != "lora":
             write_full(self.policy, served, self.weights.dtype)
         seed = derive(self.place.seed, self._starts) % 2**31
-        words, said = servers.command(how, self.policy, str(served), self.engine["dtype"], self.socket, seed)
+        words, said = command(how, self.policy, str(served), self.engine["dtype"], self.socket, seed)
         self._starts += 1
-        return processes.start([servers.check(self.section.python), *words, *self.section.arguments], said, self.log)
+        return processes.start([interpreter(self.section.python), *words, *self.section.arguments], said, self.log)
 
     def _prepare(self) -> None:
         """Have a server that is well, that can be the learner's, and that has the weights of this version."""
@@ -165,7 +202,7 @@ class VllmSampler:
             gone = time.monotonic() - began
             if self.server is not None and not starting:
                 raise Lost(f"the vLLM server at {self.client.address} is no longer well")
-            if self.server is not None and (why := servers.ended(self.server)):
+            if self.server is not None and (why := ended(self.server)):
                 raise why
             if gone > limit:
                 raise EngineError(f"{self.client.address} was not ready within {limit:g} seconds", self._advice)
@@ -195,7 +232,7 @@ class VllmSampler:
             why, then = EngineError(lost.cause), "it is waited for"
             if self.server is not None:
                 time.sleep(0.5)  # one whose engine has died takes a moment to end
-                why, then = servers.ended(self.server) or why, "it is started again"
+                why, then = ended(self.server) or why, "it is started again"
                 processes.stop(self.server)
                 self.server = None
             if self._barren > BARREN or self._starts > RESTARTS:
@@ -264,21 +301,173 @@ class VllmSampler:
         ]
 
 
-def _how(section: EngineSection, policy: Any) -> tuple[str, Any]:
-    """How weights are handed over, where the recipe leaves it open as well, and the torch dtype of the server's.
+class Publication:
+    """The weights that one server has: which, under what name, and how they got there."""
 
-    That is as `--dtype` among its arguments says; by default the learner's; but float32 where adapters are merged,
-    because 16 bits would round away what RL learns.
+    def __init__(self, how: str, dtype: Any, folder: Path) -> None:
+        """Take the recipe's `engine.publish` (not auto), the server's torch dtype, and where files go.
+
+        `token` says which weights were handed over, and `name` what the server calls them; both are empty before.
+        """
+        self.how, self.dtype, self.folder, self.served = how, dtype, folder, folder / f"{PREFIX}served"
+        self.base = self.name = self.token = ""
+        self.context = 0
+        self._arrivals = Arrivals()
+
+    def are_there(self, client: Client, policy: Any) -> bool:
+        """Whether a server has the weights that it was handed last: it may be another one, or have been started again.
+
+        Raises:
+            Lost: the server broke.
+            EngineError: its model cannot be the learner's: it has another tokenizer.
+        """
+        base, *adapters = client.call("/v1/models")["data"]
+        self.base = str(base["id"])
+        self.context = min(int(base.get("max_model_len") or policy.context), policy.context)
+        asked = {"model": self.base, "prompt": TEXT, "add_special_tokens": False}
+        check_tokenizer(policy.chat, client.call("/tokenize", asked)["tokens"])
+        if self.how == "lora":
+            return self.token in {one["id"] for one in adapters}
+        return bool(client.call("/weight_info")["weight_version"] == self.token)
+
+    def hand_over(self, client: Client, policy: Any, version: int) -> tuple[float, Mapping[str, float]]:
+        """Write, load and try the policy's present weights.
+
+        Returns:
+            How many seconds writing and loading took, and how much of them arrived, by the names of metrics.
+
+        Raises:
+            Lost: the server broke.
+            EngineError: too little of the update is left after rounding, or something else samples.
+        """
+        from plumbline.policies.pretrained.trial import exact_logprobs
+
+        began = time.perf_counter()
+        token = f"{PREFIX}{version}-{uuid.uuid4().hex[:8]}"
+        name = token if self.how == "lora" else self.base
+        rounding = self._arrivals.check_rounding(self._load(client, policy, token), self.dtype)
+        seconds = time.perf_counter() - began
+        sequences = probe(policy.chat, self.context)
+        exact = exact_logprobs(policy.model, sequences)
+        served = exact.new_tensor(client.score(sequences, name))
+        moved = self._arrivals.check_probe(Pair(exact, served), rounding.get("engine/update_arrived", 1.0))
+        self.name, self.token = name, token
+        return seconds, {**rounding, **moved}
+
+    def _load(self, client: Client, policy: Any, token: str) -> Pair:
+        """Write the weights and have the server load them under a token; what was rounded."""
+        from plumbline.policies.pretrained import adapters
+
+        if self.how == "lora":
+            old, new = list(self.folder.glob(f"{PREFIX}*")), self.folder / token
+            weights = adapters.write_adapter(policy, new, self.dtype)  # at an old path its cache of prompts would stay
+            client.call("/v1/load_lora_adapter", {"lora_name": new.name, "lora_path": str(new.resolve())})
+            for folder in old:
+                shutil.rmtree(folder, ignore_errors=True)
+                with suppress(Lost):  # a server that was started again has never heard of it
+                    client.call("/v1/unload_lora_adapter", {"lora_name": folder.name})
+            return weights
+        if self.how == "transfer":
+            state, weights = adapters.rounded(policy, self.dtype)
+            update = {
+                "names": list(state),
+                "dtype_names": [str(weight.dtype).removeprefix("torch.") for weight in state.values()],
+                "shapes": [list(weight.shape) for weight in state.values()],
+                "ipc_handles_pickled": base64.b64encode(pickle.dumps(adapters.handles(state))).decode(),
+            }
+            client.call("/init_weight_transfer_engine", {"init_info": {"packed": False}})
+            client.call("/start_weight_update", {})
+            client.call("/update_weights", {"update_info": update})
+            client.call("/finish_weight_update", {})
+        else:
+            weights = adapters.write_full(policy, self.served, self.dtype)
+            read = {"weights_path": str(self.served.resolve())}
+            client.call("/collective_rpc", {"method": "reload_weights", "kwargs": read})
+        client.call("/reset_prefix_cache?reset_running_requests=true", {})  # an abandoned one may still run
+        client.call("/update_weight_version", {"new_version": token})
+        return weights
+
+
+# -- a server of a run's own ---------------------------------------------------------------------------------------
+
+
+def interpreter(python: str | None) -> str:
+    """The interpreter of a server: as given, that of PLUMBLINE_VLLM_PYTHON, or this one.
+
+    Raises:
+        EngineError: it is not there, or has no vLLM.
     """
-    import torch
+    python = python or os.environ.get(PYTHON) or sys.executable
+    root = MODULE.partition(".")[0]
+    looked = [python, "-c", f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)"]
+    try:
+        absent = subprocess.run(looked, capture_output=True, check=False).returncode != 0  # noqa: S603 - the user's
+    except OSError as error:
+        raise EngineError(f"cannot start {python}: {error.strerror}", "give an interpreter in engine.python") from error
+    if absent:
+        raise EngineError(
+            f"{python} has no {root}",
+            f"install vLLM {PINNED} in an environment of its own (docs/vllm.md) and name its interpreter in "
+            f"engine.python or in {PYTHON}, or give engine.address",
+        )
+    return python
 
-    how, adapted = section.publish, policy.adapter is not None
-    if how == "auto":
-        how = "lora" if adapted and policy.device.type == "cuda" else "full"
-    if how == "lora" and not adapted:
-        raise EngineError("engine.publish: lora needs an adapter, and every weight is trained", "set it to full")
-    found = re.search(r"--dtype[= ](\w+)", " ".join(section.arguments))
-    name = found[1] if found else "float32" if adapted and how != "lora" else str(policy.engine["dtype"])
-    if name not in {"float32", "bfloat16", "float16"}:
-        raise EngineError(f"--dtype {name} does not say what weights are rounded to", "give bfloat16 or float32")
-    return how, getattr(torch, name)
+
+def socket_for_own() -> Path:
+    """Where a server's socket is to be, in a new folder that no other user may open.
+
+    Raises:
+        EngineError: its path is longer than that of a socket may be.
+        StorageError: the folder cannot be made.
+    """
+    with clear_os_errors(Path(gettempdir())):
+        folder = Path(mkdtemp(prefix="plumbline-vllm-"))
+    if len(os.fsencode(folder)) > 90:
+        folder.rmdir()
+        raise EngineError(f"{folder.parent} is too long a path for a server's socket", "set TMPDIR to a shorter one")
+    return folder / "socket"
+
+
+def command(
+    how: str, policy: Any, served: str, dtype: str, socket: Path, seed: int
+) -> tuple[list[str], dict[str, str]]:
+    """What starts a server, but for its interpreter and the recipe's own arguments, and its environment.
+
+    Args:
+        how: weights are handed over.
+        policy: whose weights it has.
+        served: the folder of whole weights.
+        dtype: of its weights.
+        socket: that it listens on (see `socket`).
+        seed: of its random numbers.
+    """
+    base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
+    words = (
+        f"--served-model-name plumbline --dtype {dtype} --seed {seed} "
+        f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config vllm "
+        "--gpu-memory-utilization 0.4"  # the learner needs the rest
+    ).split()
+    if how == "lora":
+        config = policy.adapter.peft_config["default"]
+        base = str(config.base_model_name_or_path)
+        words += ["--max-lora-rank", str(min((one for one in RANKS if one >= config.r), default=config.r))]
+    for key in (how, policy.device.type):
+        further, said = FURTHER.get(key, ("", {}))
+        words += further.split()
+        environment |= said
+    return ["-m", MODULE, "--model", base, "--uds", str(socket), *words], environment
+
+
+def ended(server: processes.Kept) -> EngineError | None:
+    """Why a server's process has ended, as far as its log says; None while it runs."""
+    if server.status is None:
+        return None
+    text = server.said()
+    errors = [f": {line.strip()[-300:]}" for line in text.splitlines() if "Error" in line]
+    short = any(word in text.lower() for word in FULL)
+    what = "ran out of memory" if short else f"ended with status {server.status}"
+    return EngineError(
+        f"the vLLM server {what}{''.join(errors[-1:])}",
+        "where memory was short, set --max-model-len, --gpu-memory-utilization or --kv-cache-memory-bytes in "
+        f"engine.arguments, else correct them or the model; its log is {server.log}",
+    )

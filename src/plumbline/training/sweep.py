@@ -25,7 +25,7 @@ from plumbline.storage import write_text
 from plumbline.training.pipeline import run_recipe
 
 if TYPE_CHECKING:
-    from plumbline.engines.workers_pool import Home
+    from plumbline.engines.workers import Home
 
 Observers = Callable[[Recipe, Path], Sequence[Observer]]
 """Who is told about a run, made anew for each."""
@@ -136,7 +136,7 @@ def _run_side_by_side(
         ModelError: Ray is not installed.
         EngineError: no cluster answers, or its head is gone.
     """
-    from plumbline.engines.workers_pool import LOOK, check_head, cluster, here
+    from plumbline.engines.workers import LOOK, check_head, cluster, here
 
     waiting, failures = list(recipes), dict[str, PlumblineError]()
     deaths: Counter[str] = Counter()
@@ -191,7 +191,7 @@ def _run_there(recipe: str, place: Path, home: "Home", threads: int, *, resume: 
     """In a process of the cluster: the run, or cause and remedy of its error."""
     import torch
 
-    from plumbline.engines.workers_pool import stand
+    from plumbline.engines.workers import stand
 
     torch.set_num_threads(threads)
     stand(home)

@@ -5,18 +5,16 @@ The fields are those of `JobConfig` in anyscale 0.26.112 (job/models.py, _privat
 """
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 import plumbline
 from plumbline.config.imports import extras, own_folders
-from plumbline.engines.jobs.checks import installed
-from plumbline.engines.jobs.spec import JobSpec
+from plumbline.engines.jobs.job import JobSpec
+from plumbline.engines.jobs.package import installed
 from plumbline.errors import DataError
 from plumbline.recipe import Recipe
-from plumbline.storage import clear_os_errors, write_text
 
 RAY = "2.60.0"
 """Of the base image where there is no Ray here."""
@@ -26,8 +24,8 @@ BASE = ("numpy", "pydantic", "pyyaml", "rich", "typer")
 """What Plumbline itself depends on."""
 
 
-def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[Mapping[str, str], str]:
-    """The text of each file of a job by its name, not yet written, and the command that sends them from the folder.
+def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], str]:
+    """The text of each file of a job by its name, and the command that sends them once they are in the folder.
 
     A job is not retried by Anyscale (max_retries 0): it would begin anew in a folder that holds a run. The same command
     with --resume goes on.
@@ -35,20 +33,20 @@ def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[Mapping[str, str]
     Raises:
         DataError: what the image needs is not here, so there is nothing to pin it to.
     """
-    built = spec.cloud.image is None
+    built = spec.image is None
     values = {
         "name": spec.id,
         "entrypoint": shlex.join(spec.command()),
-        "image_uri": spec.cloud.image,
+        "image_uri": spec.image,
         "containerfile": str(folder / "Containerfile") if built else None,
-        "compute_config": spec.cloud.compute,
+        "compute_config": spec.compute,
         "working_dir": spec.working_dir,
         "excludes": list(spec.excludes) or None,
         "requirements": spec.requirements,
         "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"},
         "py_modules": own_folders(),
         "max_retries": 0,
-        "timeout_s": spec.cloud.timeout,
+        "timeout_s": spec.timeout,
         "tags": {"plumbline": plumbline.__version__, "recipe": recipe.name},
     }
     given = {key: value for key, value in values.items() if value is not None}
@@ -56,19 +54,6 @@ def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[Mapping[str, str]
     if built:
         texts["Containerfile"] = _containerfile(spec, recipe)
     return texts, shlex.join(["anyscale", "job", "submit", "-f", str(folder / "job.yaml")])
-
-
-def write(texts: Mapping[str, str], folder: Path) -> list[str]:
-    """Write the files of a job; where they are.
-
-    Raises:
-        StorageError: the folder cannot be written.
-    """
-    with clear_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        write_text(folder / name, text)
-    return [str(folder / name) for name in texts]
 
 
 def _containerfile(spec: JobSpec, recipe: Recipe) -> str:

@@ -1,182 +1,143 @@
-"""A job from its specification to its end: refused or sent, shown while it goes on, judged, stopped."""
+"""A job from its sending to its end: shown while it goes on, stopped, and judged by what its engine says and what its
+run left, put together. Neither is believed alone.
 
+A job's own lines in its log (`said`) carry its id, so that the result of an earlier run in the same folder is never
+taken for this job's:
+
+    plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "began", ...}
+    plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "ended", "status": "finished", ...}
+"""
+
+import hashlib
+import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from math import ceil
 from pathlib import Path
+from typing import Any
 
-from plumbline.config.imports import check_installed
-from plumbline.engines.jobs import process, ray_jobs
-from plumbline.engines.jobs.outcome import PREFIX, Outcome, State, judge, said
-from plumbline.engines.jobs.ray_jobs import ours, start_head, stop_head
-from plumbline.engines.jobs.spec import JobSpec
-from plumbline.engines.jobs.store import Job, started
-from plumbline.errors import DataError, EngineError, RunError
+from plumbline.engines.jobs.backends import ProcessJob, State, back_end
+from plumbline.engines.jobs.job import Ended, Job, JobSpec, Outcome
+from plumbline.errors import DataError, RunError
 from plumbline.runs.remote import is_address
-from plumbline.storage import read_text, write_text
+from plumbline.storage import dumps, read_bytes, read_object, write_text
 
-Say = Callable[[str], None]
+PREFIX = "plumbline-job: "
+NOISE = (PREFIX, "Running entrypoint for job ")
+"""Lines of a log that are not for people: those by which the submitter knows the job, and Ray's own."""
+CODES: Mapping[Ended, int] = {
+    "succeeded": 0,
+    "failed": 3,
+    "never started": 4,
+    "produced nothing": 5,
+    "stopped": 6,
+    "unknown": 7,
+}
+"""Exit statuses of `plumbline submit` and `plumbline jobs follow`, beside those of `plumbline.cli.exits`."""
+LOOK, MOST_LOST = 0.5, 5
+"""Seconds between looks at a job, and how many in a row its cluster may leave unanswered."""
+WAITS = 5.0
+"""Seconds after which it is said why a job has not begun."""
+ENDS = 60.0
+"""Seconds that an engine has to end a job."""
 SHORTEST = 4
 """Letters of a secret's value from which on it is blotted out: shorter ones would blot out ordinary words."""
-AFTER_THE_LOG = 60.0
-"""Seconds after a log's end in which an engine has to say what became of its job."""
 
-
-def check_back_end(spec: JobSpec) -> None:
-    """Ask for what the back end needs of this machine.
-
-    Raises:
-        ModelError: names the extra that brings it.
-    """
-    if spec.on == "ray":
-        check_installed("a job on Ray (--on process needs none)", ("ray",))
+Say = Callable[[str], None]
 
 
 def send(spec: JobSpec, say: Say) -> Job:
     """Send a job to its process or its cluster, and record it.
 
     Raises:
-        EngineError: it was not taken; a head that was started for it is stopped again.
+        EngineError: it was not taken.
         ModelError: there is no Ray.
     """
-    check_back_end(spec)
     job = Job(spec=spec, sent=datetime.now(UTC).isoformat(timespec="seconds")).save()
+    if spec.on == "ray":
+        say(f"sending {spec.working_dir} to {spec.address}")
     try:
-        if spec.on == "process":
-            pid = process.send(job)
-            return replace(job, pid=pid, started=started(pid)).save()
-        if spec.own_head:
-            cpus = max(os.cpu_count() or 1, spec.workers + ceil(spec.cpus or 0))
-            head = start_head({**os.environ, **spec.env}, cpus, say=say)
-            job = replace(job, head=head).save()
-        say(f"sending {spec.working_dir} to {job.head.address if job.head else spec.address}")
-        ray_jobs.send(job)
+        return job.save(pid=back_end(job).send())
     except BaseException as error:
-        if job.head is not None:
-            stop_head(job.head)
-        outcome = Outcome(ended="never started", why=f"it was not sent: {error}".split("\n")[0], engine="unknown")
-        replace(job, outcome=outcome, head=None).save()
+        why = f"it was not sent: {error}".split("\n")[0]
+        job.save(outcome=Outcome(ended="never started", why=why, engine="unknown"))
         raise
-    return job
-
-
-def state(job: Job) -> State:
-    """What its engine says of it now."""
-    if job.spec.on == "process":
-        return process.state(job)
-    if job.spec.own_head and (job.head is None or not ours(job.head)):
-        return State(status="unknown", message="the Ray head that was started for it is gone")
-    return ray_jobs.state(job)
 
 
 def follow(job: Job, show: Say, say: Say) -> Outcome:
-    """Show what a job prints until it is over, and judge it. To interrupt this leaves the job as it is.
+    """Show what a job prints, from its beginning, until it is over, and judge it. To interrupt this leaves it as it is.
 
     Args:
         job: that was sent.
         show: is given pieces of its log, secrets blotted out.
         say: is told what the log does not: that the job waits, for what.
-
-    Raises:
-        EngineError: its cluster does not answer any more.
-        DataError: the result that it left is damaged.
     """
     if job.outcome is not None:
-        log = read_text(job.log) if job.log.is_file() else ""
-        show(_blotted(job, _clean(log.partition(f"{said(job.spec.id, 'summary')}\n")[0])))
+        show(_readable(job, ProcessJob(job).log()))
         return job.outcome
-    if job.spec.on == "ray":
-        _await_start(job, say)
-        if state(job).status == "unknown":
-            return settle(job)
-    rest, held, mark = "", "", f"{said(job.spec.id, 'summary')}\n"
-    for text in process.follow(job) if job.spec.on == "process" else ray_jobs.follow(job):
-        rest += text
-        whole, rest = rest[: rest.rfind("\n") + 1], rest[rest.rfind("\n") + 1 :]  # no secret is cut in two
-        before, found, after = ("", "", whole) if held else whole.partition(mark)
-        held += found + after
-        if shown := _clean(before):
-            show(_blotted(job, shown))
-    outcome = settle(job)
-    if outcome.ended != "succeeded" or reachable(job) is None:  # else whoever asked prints the summary
-        show(_blotted(job, _clean(held + rest)))
+    engine, shown, lost, began, waits = back_end(job), 0, 0, time.monotonic(), ""
+    while True:
+        now, log = engine.state(), engine.log()
+        lost = lost + 1 if now.status == "unknown" else 0
+        if now.over or lost > MOST_LOST:
+            break
+        if now.status == "pending" and now.message != waits and time.monotonic() - began > WAITS:
+            waits = now.message
+            say(f"waiting: {waits}")
+        text = _readable(job, log[: log.rfind("\n") + 1])  # no secret is cut in two
+        show(text[shown:])
+        shown = max(shown, len(text))
+        time.sleep(LOOK)
+    outcome = settle(job, now, log)
+    printed = outcome.ended == "succeeded" and reachable(job) is not None  # the summary, by whoever asked
+    show(_readable(job, log, summary=not printed)[shown:])
     return outcome
 
 
-def _await_start(job: Job, say: Say) -> None:
-    """Say now and then why a job is still waiting."""
-    last, when = "", time.monotonic()
-    while (now := state(job)).status == "pending":
-        if now.message != last and time.monotonic() - when > 5:
-            last = now.message
-            say(f"waiting: {last}")
-        time.sleep(0.3)
-
-
-def settle(job: Job) -> Outcome:
-    """Judge a job whose log has ended, record that, and stop the head that was started for it."""
-    now, until = state(job), time.monotonic() + AFTER_THE_LOG
-    while now.status in {"pending", "running"} and time.monotonic() < until:
-        time.sleep(0.2)
-        now = state(job)
-    try:
-        outcome = judge(job.spec.id, now, _blotted(job, _log(job)), job.spec.out, job.spec.here)
-    except DataError as error:  # the job is over all the same, and so is its head
-        outcome = Outcome(ended="produced nothing", why=f"its result is damaged: {error.cause}", engine=now.status)
+def settle(job: Job, now: State, log: str) -> Outcome:
+    """Judge a job, and record that where it is over."""
+    outcome = judge(job.spec.id, now, _blotted(job, log), job.spec.out, job.spec.here)
     if now.over:
-        replace(job, outcome=outcome).save()
-        if job.head is not None:  # a run at an address works below its folder, and may not all have been published
-            stop_head(job.head, keep=outcome.ended != "succeeded" and is_address(job.spec.out))
+        if job.spec.on == "ray":
+            write_text(job.log, _blotted(job, log))
+        job.save(outcome=outcome)
     return outcome
-
-
-def _log(job: Job) -> str:
-    if job.spec.on == "ray":
-        try:
-            write_text(job.log, _blotted(job, ray_jobs.logs(job)))
-        except EngineError:
-            return ""
-    return read_text(job.log) if job.log.is_file() else ""
 
 
 def refresh(job: Job) -> tuple[str, str]:
     """How a job stands, in a word, and why; one that has ended since is judged and recorded."""
-    if job.outcome is None and (now := state(job)).status in {"pending", "running", "unknown"}:
-        return now.status, now.message if now.status != "running" else ""
-    outcome = job.outcome or settle(job)
+    outcome, engine = job.outcome, back_end(job)
+    if outcome is None:
+        now = engine.state()
+        if not now.over:
+            return now.status, now.message if now.status != "running" else ""
+        outcome = settle(job, now, engine.log())
     return outcome.ended, outcome.why if outcome.ended != "succeeded" else ""
 
 
 def stop(job: Job) -> Outcome:
-    """End a job, and its head if it was started for it.
+    """End a job.
 
     Raises:
         RunError: it is over.
-        EngineError: its cluster does not answer, or does not end it.
+        EngineError: its cluster does not answer.
     """
     if job.outcome is not None:
         raise RunError(f"{job.spec.id} is over: {job.outcome.ended}", "`plumbline jobs` lists those that are not")
-    if job.spec.on == "process":
-        process.stop(job)
-    elif job.spec.own_head and (job.head is None or not ours(job.head)):
-        outcome = Outcome(ended="unknown", why="the Ray head that was started for it is gone", engine="unknown")
-        replace(job, outcome=outcome).save()
-        return outcome
-    elif not ray_jobs.state(job).over:
-        ray_jobs.stop(job)
-    return settle(job)
+    engine, until = back_end(job), time.monotonic() + ENDS
+    engine.stop()
+    while not (now := engine.state()).over and time.monotonic() < until:
+        time.sleep(LOOK)
+    return settle(job, now, engine.log())
 
 
-def _clean(text: str) -> str:
-    """A log without the lines by which the submitter knows the job, and without Ray's own."""
-    return "".join(line for line in text.splitlines(keepends=True) if not _not_for_people(line))
-
-
-def _not_for_people(line: str) -> bool:
-    return line.startswith((PREFIX, "Running entrypoint for job ")) or " job_manager.py:" in line
+def _readable(job: Job, log: str, *, summary: bool = False) -> str:
+    """A log for people, with or without the summary that the run printed at its end."""
+    shown = log if summary else log.partition(f"{said(job.spec.id, 'summary')}\n")[0]
+    lines = shown.splitlines(keepends=True)
+    return _blotted(job, "".join(one for one in lines if not one.startswith(NOISE) and " job_manager.py:" not in one))
 
 
 def _blotted(job: Job, text: str) -> str:
@@ -192,3 +153,82 @@ def reachable(job: Job) -> Path | None:
     """The folder of a job's run, where it can be read from here."""
     out = job.spec.out
     return None if is_address(out) or not (Path(out) / "recipe.yaml").is_file() else Path(out)
+
+
+# -- what a job came to ----------------------------------------------------------------------------------------------
+
+
+def said(job: str, event: str, **facts: Any) -> str:
+    """A line of a job's log by which the submitter knows it."""
+    return PREFIX + dumps({"job": job, "event": event, **facts})
+
+
+def result_of(folder: Path) -> tuple[dict[str, Any] | None, str]:
+    """The result that lies in a run's folder and the hash of its file; None where there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = folder / "result.json"
+    return (read_object(path), hashlib.sha256(read_bytes(path)).hexdigest()) if path.is_file() else (None, "")
+
+
+def judge(job: str, state: State, log: str, out: str, here: bool) -> Outcome:
+    """What a job came to that is over, as far as its engine is concerned.
+
+    Args:
+        job: its id.
+        state: what the engine says.
+        log: all that it printed.
+        out: the run's folder.
+        here: whether that folder can be read from this machine.
+    """
+    events = _heard(job, log)
+    began, ended = "began" in events, events.get("ended")
+    status, why = ("", "") if ended is None else (str(ended.get("status")), str(ended.get("why", "")))
+    engine = state.status if state.code is None else f"{state.status}, exit status {state.code}"
+
+    def outcome(kind: Ended, why: str) -> Outcome:
+        return Outcome(ended=kind, why=why, engine=engine, facts=ended or {})
+
+    if not state.over:
+        return outcome("unknown", f"the engine says no more than {state.status}: {state.message or 'nothing'}")
+    if state.status == "stopped":
+        return outcome("stopped", why or "it was told to stop")
+    if status == "never started" or (not began and state.status == "failed"):
+        return outcome("never started", why or state.message or "its command never ran")
+    if status == "stopped":
+        return outcome("stopped", why)
+    if state.status == "failed" and status not in {"finished", "nothing"}:
+        return outcome("failed", why or _last_words(log) or state.message)
+    if ended is None or status == "nothing":
+        says = "the engine says that it succeeded" if state.status == "succeeded" else "its process has ended"
+        return outcome("produced nothing", f"{says}, and the run left no result: {why or _last_words(log)}")
+    if state.status == "failed":
+        return outcome("failed", f"the run has a result, and its process ended badly: {state.message}")
+    if here and not is_address(out):
+        try:
+            found, digest = result_of(Path(out))
+        except DataError as error:
+            return outcome("produced nothing", f"its result is damaged: {error.cause}")
+        if found is None or digest != ended.get("result"):
+            what = "is not there" if found is None else "is another one than the job wrote"
+            return outcome("produced nothing", f"the job says finished, and {Path(out) / 'result.json'} {what}")
+    return outcome("succeeded", "engine and record agree")
+
+
+def _heard(job: str, log: str) -> dict[str, dict[str, Any]]:
+    """What a job said of itself in its log, by event; the lines of other jobs left out."""
+    found = {}
+    for line in log.splitlines():
+        with suppress(ValueError, AttributeError, KeyError):  # cut off by a kill
+            if line.startswith(PREFIX) and (one := json.loads(line.removeprefix(PREFIX))).get("job") == job:
+                found[one["event"]] = one
+    return found
+
+
+def _last_words(log: str) -> str:
+    """The last error in a log, or else its last line."""
+    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith(PREFIX)]
+    error = next((line for line in reversed(lines) if line.startswith("error:")), None)
+    return error or (lines[-1] if lines else "it printed nothing")

@@ -1,27 +1,51 @@
-"""Which files of a working directory a cluster would be sent, by Ray's own patterns, and the rule of what is left out.
+"""What is wrong with a job before it is sent: files that it would not be given, and all that a dry run of it finds in a
+copy of what it would be given.
 
-Ray's rules are not git's. It reads .gitignore and .rayignore in the folder and in every folder below it that is sent;
-files above it, the user's own and .git/info/exclude are not read. `!` takes back what an earlier line of the same file
-left out, and never what another file did. `tests/jobs/test_package.py` compares with what Ray zips.
+Which files those are, Ray's own patterns say. Its rules are not git's: it reads .gitignore and .rayignore in the folder
+and in every folder below it that is sent; files above it, the user's own and .git/info/exclude are not read. `!` takes
+back what an earlier line of the same file left out, and never what another file did. `tests/jobs/test_package.py`
+compares with what Ray zips.
 """
 
+import json
 import os
-from collections.abc import Sequence
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from plumbline.config.imports import missing
-from plumbline.errors import StorageError
+from plumbline.checks.diagnosis.finding import LEVELS, Finding
+from plumbline.checks.preflight.settings import needed
+from plumbline.config.imports import check_installed
+from plumbline.engines.jobs.job import JobSpec
+from plumbline.errors import DataError, RunError, StorageError
+from plumbline.recipe import Recipe, find
+from plumbline.reports.findings import text_of
+from plumbline.runs.remote import is_address
 from plumbline.storage import read_text
 
 LIMIT = 100 * 1024 * 1024
 """Bytes of a package that Ray's dashboard, which takes jobs, accepts (2.60); it is zipped without compression."""
+MOST = 12
+"""Folders and rules that are listed of a package."""
+SECONDS = 600
+"""That the check in the copy may take; it builds the task's records."""
+PINNED = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*===?\s*([^\s;,#*]+)\s*(?:;.*|--hash.*)?$")
+PIP_SECONDS = 120
+"""That pip may take to say whether pins go together."""
+UNCHECKED = "to send it all the same, add --no-preflight"
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """The files that would be sent."""
+    """The files of a working directory that would be sent."""
 
     folder: Path
     files: dict[str, int]
@@ -41,18 +65,20 @@ class Package:
         whole = {one: self.left_out[one] for one in above if one in self.left_out}
         return whole or {one: rule for one, rule in self.left_out.items() if one.startswith(f"{name}/")}
 
-    def lines(self, most: int = 12) -> Sequence[str]:
-        """What would be sent, for people: totals, and each folder at the top."""
+    def lines(self) -> list[str]:
+        """What would be sent, for people: each folder at the top, and what is left out."""
         tops: dict[str, list[int]] = {}
         for name, size in self.files.items():
             top, slash, _ = name.partition("/")
             tops.setdefault(f"{top}/" if slash else top, []).append(size)
         shown = sorted(tops.items(), key=lambda one: -sum(one[1]))
-        rows = [f"{name:24} {len(sizes):6,} files {sum(sizes) / 2**20:9.2f} MiB" for name, sizes in shown[:most]]
-        more = [f"and {len(shown) - most} more"] if len(shown) > most else []
-        out = [f"left out: {name}  ({rule})" for name, rule in list(self.left_out.items())[:most]]
-        over = len(self.left_out) - most
-        return [*rows, *more, *out, *([f"and {over:,} more paths left out"] if over > 0 else [])]
+        rows = [f"{name:24} {len(sizes):6,} files {sum(sizes) / 2**20:9.2f} MiB" for name, sizes in shown]
+        out = [f"left out: {name}  ({rule})" for name, rule in self.left_out.items()]
+        return [
+            line
+            for lines, what in ((rows, "more"), (out, "more paths left out"))
+            for line in (*lines[:MOST], *([f"and {len(lines) - MOST:,} {what}"] if len(lines) > MOST else []))
+        ]
 
 
 def package_of(folder: Path, excludes: Sequence[str] = ()) -> Package:
@@ -66,11 +92,10 @@ def package_of(folder: Path, excludes: Sequence[str] = ()) -> Package:
         ModelError: Ray, whose rules these are, is not installed.
         StorageError: the folder or an ignore file in it cannot be read.
     """
-    try:
-        from ray._private import ray_constants
-        from ray._private.thirdparty.pathspec.patterns import GitWildMatchPattern
-    except ModuleNotFoundError as error:
-        raise missing("a look at what a cluster is sent", error, extra="ray") from error
+    check_installed("a look at what a cluster is sent", ("ray",))
+    from ray._private import ray_constants
+    from ray._private.thirdparty.pathspec.patterns import GitWildMatchPattern
+
     package = Package(folder.resolve(), {}, {})
     names = [".gitignore", ".rayignore"]
     if os.environ.get(ray_constants.RAY_RUNTIME_ENV_IGNORE_GITIGNORE, "0") == "1":
@@ -106,3 +131,267 @@ def package_of(folder: Path, excludes: Sequence[str] = ()) -> Package:
         said = f"cannot read {error.filename}: {error.strerror}"
         raise StorageError(said, "let the job's folder be readable") from error
     return package
+
+
+# -- what is wrong ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was found of a job."""
+
+    findings: tuple[Finding, ...] = ()
+    """The worst first."""
+    package: Package | None = None
+    """What would be sent; None where nothing is."""
+    looked_at: tuple[str, ...] = ()
+    """How much of each task's data the run will see, in words."""
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the job must not be sent."""
+        return any(finding.level == "fatal" for finding in self.findings)
+
+    def lines(self) -> list[str]:
+        """The findings, a text each."""
+        return [text_of(finding, ours=True).plain for finding in self.findings]
+
+
+def examine(spec: JobSpec, recipe: Recipe) -> Examined:
+    """Look at everything that a job needs; nothing is sent and nothing is kept.
+
+    Raises:
+        StorageError: the working directory cannot be read.
+        RecipeError: a recipe that this one extends cannot be read.
+    """
+    package = None if spec.on == "process" else package_of(Path(spec.working_dir), spec.excludes)
+    found = [*_secrets(spec, recipe)]
+    looked_at: tuple[str, ...] = ()
+    with chdir(spec.working_dir):
+        if package is not None:
+            found += _files(spec, recipe, package)
+        if package is None or package.bytes <= LIMIT:
+            inside, looked_at = _opened(spec, package)
+            found += inside
+    if spec.requirements is not None:
+        found += _requirements(Path(spec.requirements), spec.here)
+    for at, finding in enumerate(found):
+        if finding.level == "fatal" and not spec.here and any(one in finding.what for one in spec.there):
+            what = f"not looked at, because it is on the cluster (--there): {finding.what}"
+            found[at] = Finding(finding.check, "note", what)
+    found.sort(key=lambda finding: LEVELS.index(finding.level))
+    return Examined(findings=tuple(found), package=package, looked_at=looked_at)
+
+
+def refuse(examined: Examined) -> None:
+    """Refuse to send a job in which something fatal was found, or that would need a consent that it is not given.
+
+    Raises:
+        RunError: says all of it, a cause a line.
+    """
+    fatal = [finding for finding in examined.findings if finding.level == "fatal" or finding.check == "code"]
+    if fatal:
+        causes = [f"{finding.what} ({finding.check})" for finding in fatal]
+        found = f" {causes[0]}" if len(causes) == 1 else "".join(f"\n    {one}" for one in causes)
+        advice = [*dict.fromkeys(finding.fix for finding in fatal if finding.fix), UNCHECKED]
+        fix = advice[0] if len(advice) == 1 else "".join(f"\n    {one}" for one in advice)
+        raise RunError(f"this job would come to nothing, and was not sent:{found}", fix)
+
+
+def _secrets(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
+    absent = [name for name in spec.secrets if not os.environ.get(name)]
+    if spec.on == "process" and absent:
+        yield Finding(
+            "secrets",
+            "fatal",
+            f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs it",
+            fix=f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent",
+        )
+    elif spec.on != "process" and spec.secrets:
+        yield Finding(
+            "secrets",
+            "note",
+            f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes: nothing secret is sent, and "
+            "the job refuses to begin without",
+        )
+    if "wandb" in recipe.run.trackers and "WANDB_API_KEY" not in spec.secrets and "WANDB_MODE" not in spec.env:
+        yield Finding(
+            "secrets",
+            "warning",
+            "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY",
+            fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline",
+        )
+
+
+def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]:
+    """A package that is too large, and paths that the recipe needs and the package lacks."""
+    if package.bytes > LIMIT:
+        large = sorted(package.files.items(), key=lambda one: -one[1])[:5]
+        yield Finding(
+            "package-size",
+            "fatal",
+            f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, and "
+            f"Ray takes {LIMIT / 2**20:.0f} MiB; the largest: "
+            + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large),
+            evidence={"bytes": package.bytes, "largest": dict(large)},
+            fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them",
+        )
+    file = find(spec.recipe)
+    bundled = not file.resolve().is_relative_to(spec.working_dir)
+    for path, key in [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]:
+        if spec.there and str(path).startswith(spec.there):
+            continue
+        # Modules and recipes are found by the job in its own copy, wherever they were found here.
+        inside_only = key in {"the recipe", "extends"} or path.suffix == ".py" or not path.is_absolute()
+        if key == "--needs" and not path.exists():
+            what, fix = f"there is no {path}, which --needs names", "correct it, or leave it out"
+            yield Finding("files", "fatal", what, fix=fix)
+        elif not inside_only and spec.here:
+            continue  # the job is on this machine
+        elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
+            yield Finding(
+                "files",
+                "fatal",
+                f"{path} ({key}) is a place of this machine, outside of what is sent",
+                fix=f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {path}",
+            )
+        elif lacking := package.lacking(path):
+            first, rule = next(iter(lacking.items()))
+            whole = str(path) == first or len(lacking) == 1
+            what = str(path) if whole else f"{len(lacking)} paths of {path}, such as {first},"
+            elsewhere = "put it where the cluster reads it, and say so with --there"
+            where = "name it by its absolute path, which a job on this machine reads" if spec.here else elsewhere
+            yield Finding(
+                "files",
+                "fatal",
+                f"{what} would not be sent, and the recipe needs it ({key}): {rule}",
+                evidence={"left out": dict(list(lacking.items())[:20])},
+                causes=(
+                    "data are kept out of git, and what packs a working directory for a cluster goes by .gitignore",
+                ),
+                fix=f"take that line out, or take the path back in the same file (a line !{first}); or {where}",
+            )
+
+
+def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
+    """What a dry run finds where the job will run: in a copy of its package, or in the folder itself."""
+    if package is None:
+        return _checked(spec, Path(spec.working_dir))
+    with TemporaryDirectory(prefix="plb-copy-") as scratch:
+        for name in package.files:
+            target = Path(scratch) / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(package.folder / name, target)
+        return _checked(spec, Path(scratch))
+
+
+def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
+    command = [sys.executable, "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
+    command += ["--out", spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run")]
+    command += [word for one in spec.overrides for word in ("--set", one)] + ["--resume"] * spec.resume
+    # PYTHONPATH as the job has it: without the working directory itself, of which the job has a copy.
+    given = [str(Path.cwd() / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    own = str(Path(__file__).parents[3])
+    path = [one for one in given if one == own or not Path(one).is_relative_to(spec.working_dir)]
+    environment = {**os.environ, **spec.env, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(  # noqa: S603
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return [Finding("check", "warning", f"a dry run in a copy of the job did not end in {SECONDS} s")], ()
+    try:
+        said: dict[str, Any] = json.loads(done.stdout)
+        found = [
+            Finding(**{**one, **{key: tuple(one[key]) for key in ("samples", "causes")}}) for one in said["findings"]
+        ]
+    except (ValueError, KeyError, TypeError):
+        told = done.stderr.strip() or done.stdout.strip() or "nothing"
+        cause, _, fix = told.rpartition("error: ")[2].partition("\n  fix: ")
+        lines = cause.strip().splitlines() or ["nothing"]
+        what = f"the job would end at once (a dry run in a copy of what is sent ends with {done.returncode}): "
+        return [Finding("job", "fatal", what + lines[0 if "error: " in told else -1], fix=fix.strip())], ()
+    unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})  # of this machine, which is another one
+    kept = [one for one in found if one.check not in unsaid]
+    lacking = [Finding("needs", "warning" if spec.here else "note", one) for one in said["needs"]]
+    return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
+
+
+def _caps(prompts: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    """How much of a task's data the run will see, of how much there is."""
+    sizes = prompts["sizes"]
+    parts = [", ".join(f"{split} {size:,}" for split, size in sizes.items())]
+    if recipe["rl"] is not None:
+        parts.append(f"RL draws {prompts['drawn']:,.0f} prompts, {prompts['coverage']:.2f} epochs")
+    limit, split = recipe["evaluation"]["limit"], recipe["evaluation"]["split"]
+    if prompts["inside"] and limit is not None and split in sizes:
+        parts.append(f"evaluations inside RL ask {prompts['inside']:,} of {sizes[split]:,} of {split}")
+    return f"{prompts['name'] or prompts['task']}: {'; '.join(parts)}"
+
+
+def _requirements(path: Path, here: bool) -> Iterator[Finding]:
+    """What is wrong with a requirements file: no such file, lines without a pin, pins that pip cannot bring together.
+
+    Args:
+        path: of the file.
+        here: whether the job runs by this interpreter, which has its packages already.
+    """
+    try:
+        lines = [line.strip() for line in read_text(path).splitlines()]
+    except DataError as error:
+        yield Finding("requirements", "fatal", error.cause, fix=error.fix)
+        return
+    wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
+    pins = {found[1].lower().replace("_", "-"): found[2] for line in wanted if (found := PINNED.match(line))}
+    if loose := [line for line in wanted if not PINNED.match(line) and "@" not in line]:
+        yield Finding(
+            "requirements",
+            "warning",
+            f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such as {loose[0]}: the "
+            "cluster may install others than were tried here",
+            fix=f"write {re.split(r'[^A-Za-z0-9._-]', loose[0])[0] or loose[0]}==VERSION",
+        )
+    if other := {name: (pin, own) for name, pin in pins.items() if (own := installed(name)) not in {None, pin}}:
+        name, (pin, own) = next(iter(other.items()))
+        yield Finding(
+            "requirements",
+            "warning",
+            f"{len(other)} packages are pinned to other versions than those that this was tried with here, such as "
+            f"{name}=={pin} ({own} here)",
+            evidence={name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()},
+        )
+    if here:
+        return
+    command = [sys.executable, "-P", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "-r"]
+    try:
+        done = subprocess.run(  # noqa: S603
+            [*command, str(path)], capture_output=True, text=True, timeout=PIP_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        yield Finding("requirements", "note", f"pip did not say in {PIP_SECONDS} s whether the pins go together")
+        return
+    if errors := [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]:
+        yield Finding(
+            "requirements",
+            "fatal",
+            f"pip cannot install {path.name}: {errors[-1].removeprefix('ERROR: ')}",
+            evidence={"said": errors[:10]},
+            fix=f"python -m pip install --dry-run -r {path}",
+        )
+    elif done.returncode:
+        yield Finding("requirements", "note", "whether the pins go together was not asked: there is no pip here")
+
+
+def installed(name: str) -> str | None:
+    """The version of a package that is installed here."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
