@@ -18,7 +18,7 @@ from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Task, gold_of
-from plumbline_commerce.extraction.sloppy import sloppily
+from plumbline_commerce.extraction.controls import sloppily
 from plumbline_commerce.options import Sloppiness
 
 CARELESS = Sloppiness(abridged=0.3, decimal_comma=0.6, unclosed=0.2, fenced=0.4, chatty=0.4)

@@ -15,7 +15,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example
 from plumbline.tasks import open_task
-from plumbline_commerce.database.categories import CATEGORIES
+from plumbline_commerce.database.catalogue import CATEGORIES
 from plumbline_commerce.push.pairs import agreeing
 from plumbline_commerce.push.rubric import situations
 

@@ -23,12 +23,10 @@ from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import derive, generator
 from plumbline.storage import write_json
 from plumbline_commerce.database.build import build_database
-from plumbline_commerce.sql_qa.databases import ORDERS, build_shop, databases
-from plumbline_commerce.sql_qa.engine import Limits, Refusal, Result, run
+from plumbline_commerce.sql_qa.engine import ORDERS, Limits, Refusal, Result, build_shop, databases, run
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
-from plumbline_commerce.sql_qa.pairs import SIFTED_ON, sift
-from plumbline_commerce.sql_qa.questions import Question, families
+from plumbline_commerce.sql_qa.pairs import SIFTED_ON, Question, families, sift
 from plumbline_commerce.sql_qa.rubric import judge
 
 NUMBERS = (1, 2, 3, 5)

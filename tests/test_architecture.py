@@ -357,8 +357,8 @@ READS_ITSELF = {
     "checks/preflight/shapes.py",
     *(
         "plumbline_commerce/classify.py",
-        "plumbline_commerce/extraction/meaning.py",
-        "plumbline_commerce/sql_qa/databases.py",
+        "plumbline_commerce/extraction/schema.py",
+        "plumbline_commerce/sql_qa/engine.py",
     ),  # ours
     *("plumbline_miniwob/build.py", "plumbline_miniwob/browser/script.py"),
     "plumbline_forms/executors/browser.py",

@@ -17,7 +17,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
-from plumbline_commerce.extraction.sloppy import sloppily
+from plumbline_commerce.extraction.controls import sloppily
 from plumbline_commerce.options import Sloppiness
 
 OVER_SEEDS = "means over {} seeds with Student's 95 % interval"

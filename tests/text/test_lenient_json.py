@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plumbline.tasks.text.json_scanner import Scanner
 from plumbline.tasks.text.lenient_json import REPAIRS, Reading, Schema, read_json, strict_json
-from plumbline_commerce.extraction.meaning import meanings
+from plumbline_commerce.extraction.schema import meanings
 from tests.text.json_fuzz import same
 from tests.text.nasty_cases import CASES, SHAPED, TYPED, TYPED_SCHEMA, UNTYPED
 

@@ -11,10 +11,21 @@ from environments.commerce.tests.test_extraction import GOLD, REVIEW, damaged
 from plumbline.records import Score
 from plumbline.tasks.text.json_strict import strict_json
 from plumbline_commerce.database.gold import ANCHORS, MAX_SPAN
-from plumbline_commerce.extraction.meaning import _WRITTEN, _folded, _forms, meanings, words
 from plumbline_commerce.extraction.prompt import EXPLAINED
 from plumbline_commerce.extraction.rubric import RUBRIC, judge
-from plumbline_commerce.extraction.schema import CATEGORIES, ISSUES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
+from plumbline_commerce.extraction.schema import (
+    _WRITTEN,
+    CATEGORIES,
+    ISSUES,
+    JSON_SCHEMA,
+    KEYS,
+    SENTIMENTS,
+    _folded,
+    _forms,
+    fits,
+    meanings,
+    words,
+)
 
 TABLE = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text(encoding="utf-8"))
 WRITERS = {

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from benchmarks import shop as describe
 from plumbline.errors import StorageError
 from plumbline.tasks.tables import read_tables
-from plumbline_commerce.database import banks, build_database, marginals, writing
-from plumbline_commerce.database.banks import BANKS
-from plumbline_commerce.database.categories import BY_NAME, CATEGORIES, Kind
+from plumbline_commerce.database import build_database, marginals
+from plumbline_commerce.database import plans as banks
+from plumbline_commerce.database import schema as writing
+from plumbline_commerce.database.catalogue import BY_NAME, CATEGORIES, Kind
 from plumbline_commerce.database.dice import Dice, Weighted, listed
 from plumbline_commerce.database.facts import Facts
-from plumbline_commerce.database.figures import NUMBERS, days_text, money_text
 from plumbline_commerce.database.gold import (
     MAX_SPAN,
     Said,
@@ -35,13 +35,12 @@ from plumbline_commerce.database.gold import (
     label,
     shorten,
 )
-from plumbline_commerce.database.joints import MARKS
-from plumbline_commerce.database.noise import STYLES, spell
-from plumbline_commerce.database.people import Person
-from plumbline_commerce.database.places import CITIES, plain
+from plumbline_commerce.database.noise import MARKS, STYLES, spell
+from plumbline_commerce.database.people import CITIES, Person, plain
+from plumbline_commerce.database.plans import BANKS
 from plumbline_commerce.database.reviews import write_review
 from plumbline_commerce.database.schema import TABLES
-from plumbline_commerce.database.words import Words
+from plumbline_commerce.database.words import NUMBERS, Words, days_text, money_text
 
 ORDERS = 20_000
 

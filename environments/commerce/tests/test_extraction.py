@@ -13,9 +13,9 @@ from plumbline.api import HOSTILE, check_task
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
 from plumbline.tasks.rubric import Part, Rubric
+from plumbline_commerce.extraction.controls import sloppily
 from plumbline_commerce.extraction.rubric import RUBRIC, judge, said
 from plumbline_commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
-from plumbline_commerce.extraction.sloppy import sloppily
 from plumbline_commerce.options import Sloppiness
 from tests.work import most_work
 

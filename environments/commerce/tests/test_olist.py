@@ -19,9 +19,8 @@ from plumbline_commerce.database import build_database
 from plumbline_commerce.database.schema import TABLES
 from plumbline_commerce.job import rows_of
 from plumbline_commerce.olist.build import LOG, import_olist
-from plumbline_commerce.olist.enriched import LABELS, first_name
+from plumbline_commerce.olist.enriched import LABELS, first_name, gold_of
 from plumbline_commerce.olist.files import FILES
-from plumbline_commerce.olist.rules import gold_of
 from plumbline_commerce.options import read_options
 
 ORDERS, ITEMS, REVIEWS = FILES["orders"], FILES["order_items"], FILES["order_reviews"]

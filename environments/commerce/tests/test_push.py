@@ -16,24 +16,26 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.storage import read_jsonl
 from plumbline.tasks import open_task, silent
 from plumbline_commerce.build import SPLITS
-from plumbline_commerce.database.categories import CATEGORIES
+from plumbline_commerce.database.catalogue import CATEGORIES
 from plumbline_commerce.database.people import MEN, WOMEN
 from plumbline_commerce.job import Shop
 from plumbline_commerce.options import COUNTS, CommerceOptions
 from plumbline_commerce.push import pairs as made
 from plumbline_commerce.push.job import JOB, LIMITS
-from plumbline_commerce.push.reading import Phrases, lexicon, words
 from plumbline_commerce.push.rubric import (
     FAILED,
     GATES,
     LONG,
     RUBRIC,
     SHORT,
+    Phrases,
     claims_of,
     facts_of,
     judge,
+    lexicon,
     numbers_of,
     situations,
+    words,
 )
 from tests.work import most_work
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline_commerce.sql_qa.comparison import Tie, matches, near, normal
+from plumbline_commerce.sql_qa.gold import Tie, matches, near, normal
 from tests.work import work
 
 VALUES = st.sampled_from([None, 0, 1, 2, 1.0, 1.004, 2.5, 2.503, "a", "b", b"a"])

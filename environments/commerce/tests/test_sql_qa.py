@@ -19,12 +19,10 @@ from plumbline.errors import DataError, RewardError
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task
 from plumbline_commerce.sql_qa import engine
-from plumbline_commerce.sql_qa.answer import Answer, filled, read_answer, worth
-from plumbline_commerce.sql_qa.databases import databases
-from plumbline_commerce.sql_qa.engine import DATES, HEAP, Limits, Refusal, Result, run
+from plumbline_commerce.sql_qa.engine import DATES, HEAP, Limits, Refusal, Result, databases, run
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
-from plumbline_commerce.sql_qa.rubric import judge, said
+from plumbline_commerce.sql_qa.rubric import Answer, filled, judge, read_answer, said, worth
 
 HERE = Path(__file__).parent
 QUERIES = yaml.safe_load((HERE / "sql_queries.yaml").read_text(encoding="utf-8"))
@@ -556,7 +554,7 @@ def test_verdicts_of_threads_are_those_of_one(shops):
 
 
 def test_threads_and_processes_may_build_at_once(tmp_path):
-    code = "import sys; from pathlib import Path; from plumbline_commerce.sql_qa.databases import databases\n"
+    code = "import sys; from pathlib import Path; from plumbline_commerce.sql_qa.engine import databases\n"
     code += "print([path.stat().st_size > 0 for path in databases(Path(sys.argv[1]), 1)])"
     others = [
         subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True) for _ in range(2)

@@ -9,11 +9,9 @@ from plumbline.errors import DataError
 from plumbline_commerce.job import Shop, rows_of
 from plumbline_commerce.options import CommerceOptions
 from plumbline_commerce.sql_qa import prompt
-from plumbline_commerce.sql_qa.databases import build_shop, databases
-from plumbline_commerce.sql_qa.engine import COLUMNS, Result, run
+from plumbline_commerce.sql_qa.engine import COLUMNS, Result, build_shop, databases, run
 from plumbline_commerce.sql_qa.gate import read_query
-from plumbline_commerce.sql_qa.pairs import choose, pairs
-from plumbline_commerce.sql_qa.questions import families
+from plumbline_commerce.sql_qa.pairs import choose, families, pairs
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from plumbline.runs.claims import UNFINISHED
 from plumbline.storage import read_bytes, read_jsonl, read_object, sha256_of, write_bytes, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline_commerce.database.build import build_database
-from plumbline_commerce.database.writing import PARTIAL
+from plumbline_commerce.database.schema import PARTIAL
 from plumbline_commerce.job import Pair, Shop, job_named, too_few
 from plumbline_commerce.olist.build import LOG, changed, import_olist
 from plumbline_commerce.options import ASKED, COUNTS, CommerceOptions, read_options

@@ -18,7 +18,7 @@ from plumbline.records import Example, Message, Outcome, Score
 from plumbline.storage import open_regular
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Control, gold_of
 from plumbline_commerce.options import COUNTS, CommerceOptions
 
 JOBS = {name: f"plumbline_commerce.{name}.job" for name in COUNTS}
@@ -77,8 +77,8 @@ class Job:
     """
     verdict: Callable[[CommerceOptions, Path], Verdict]
     """The verifier under these options, for records in this folder; nothing is read before its first verdict."""
-    check_files: Callable[[CommerceOptions, Path], None] | None = None
-    """Check what verdicts will read for records in this folder, as far as it is there; None where they read nothing.
+    check_files: Callable[[CommerceOptions, Path], None] = lambda _options, _folder: None
+    """Check what verdicts will read for records in this folder, as far as it is there.
 
     Raises:
         DataError: a file is damaged, or lacks a table.
@@ -89,11 +89,13 @@ class Job:
     Raises:
         RewardError: names the first whose gold answer says nothing.
     """
-    identity: Callable[[CommerceOptions], str] | None = None
+    identity: Callable[[CommerceOptions], str] = lambda _options: ""
     """What of the options decides a score, as text; part of the rubric's identity."""
-    demonstration: Callable[[Example, CommerceOptions, int], str] | None = None
-    """The answer that supervised training shows, under a seed; None shows the gold answer."""
-    said: Callable[[Path], Callable[[Example, str], Set[Hashable]]] | None = None
+    demonstration: Callable[[Example, CommerceOptions, int], str] = lambda example, _options, _seed: gold_of(example)
+    """The answer that supervised training shows, under a seed; the gold answer unless a job says otherwise."""
+    said: Callable[[Path], Callable[[Example, str], Set[Hashable] | None]] = lambda _folder: (
+        lambda _example, _text: None
+    )
     """See `plumbline.tasks.task.Telling.said`, for records in this folder; None takes an answer's words for it."""
 
 

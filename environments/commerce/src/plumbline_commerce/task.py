@@ -10,7 +10,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Headline, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Control
 from plumbline_commerce.build import MANIFEST, SPLITS, as_built, each_job, ensure_commerce, has_records
 from plumbline_commerce.classify import job_of
 from plumbline_commerce.job import JOBS, job_named, split_sizes
@@ -55,7 +55,7 @@ class CommerceTask:
         self.folder, self.options, self.job = folder, options, job_named(options.job)
         self.splits = (*SPLITS, "fixed") if options.fixed else SPLITS
         self._verdict = self.job.verdict(options, folder)
-        self._said = self.job.said(folder) if self.job.said else None
+        self._said = self.job.said(folder)
         self._build = build
         self._checked = False
         self._read = cache(self._read_split)
@@ -64,7 +64,7 @@ class CommerceTask:
     @property
     def rubric(self) -> str:
         """See `Task.rubric`."""
-        return self.job.rubric.identity + (self.job.identity(self.options) if self.job.identity else "")
+        return self.job.rubric.identity + self.job.identity(self.options)
 
     @property
     def form(self) -> Sequence[str]:
@@ -105,8 +105,8 @@ class CommerceTask:
         if self._build is not None:
             self._build()
             self._build = None
-        if self.job.check_files:  # here, because what a verdict raises is counted with the failures of its text
-            self.job.check_files(self.options, self.folder)
+        # Here, because what a verdict raises is counted with the failures of its text.
+        self.job.check_files(self.options, self.folder)
         path = self.folder / f"{split}.jsonl"
         examples: list[Example] = []
         seen: set[str] = set()
@@ -149,12 +149,11 @@ class CommerceTask:
 
     def said(self, example: Example, completion: str) -> Set[Hashable] | None:
         """See `Telling.said`."""
-        return self._said(example, completion) if self._said else None
+        return self._said(example, completion)
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`."""
-        shown = self.job.demonstration
-        return shown(example, self.options, seed) if shown else gold_of(example)
+        return self.job.demonstration(example, self.options, seed)
 
     @property
     def controls(self) -> Mapping[str, Control]:

@@ -1,23 +1,159 @@
-"""Builds the database: draws people, products, orders and reviews, and writes them to one SQLite file."""
+"""Builds the database: draws people, products, orders and reviews, and writes them to one SQLite file.
 
-from collections.abc import Callable, Iterable, Mapping
+The rows of `orders_enriched`: one for each order, with its review and the review's gold.
+
+Review scores and who writes a message, so that the shares hold over the whole database.
+
+Bad experiences have their own score laws; ordinary orders get what is left of the published shares. The same goes for
+messages: who is still waiting nearly always writes one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from plumbline.tasks import silent
-from plumbline_commerce.database.catalogue import Catalogue
-from plumbline_commerce.database.categories import CATEGORIES
-from plumbline_commerce.database.dice import Dice
-from plumbline_commerce.database.enriched import OrderReview, Row, enriched_row
+from plumbline_commerce.database.catalogue import CATEGORIES, Catalogue
+from plumbline_commerce.database.dice import Dice, Weighted
 from plumbline_commerce.database.facts import Occasion, draw_occasion, facts_of, situation
+from plumbline_commerce.database.gold import Gold
+from plumbline_commerce.database.marginals import MESSAGE_SHARES, SCORE_SHARES
 from plumbline_commerce.database.orders import Courier, Order, draw_order, draw_purchases
-from plumbline_commerce.database.people import draw_people, draw_sellers
-from plumbline_commerce.database.places import City, geolocation_rows
+from plumbline_commerce.database.people import City, draw_people, draw_sellers, geolocation_rows
 from plumbline_commerce.database.reviews import draw_title, write_review
-from plumbline_commerce.database.schema import TABLES
-from plumbline_commerce.database.scores import draw_messages, draw_scores
-from plumbline_commerce.database.writing import write_database
+from plumbline_commerce.database.schema import TABLES, Row, write_database
+
+
+@dataclass(frozen=True, slots=True)
+class OrderReview:
+    """A review as stored."""
+
+    review_id: str
+    occasion: Occasion
+    score: int
+    title: str | None
+    message: str | None
+    gold: Gold | None
+    """None without a message."""
+
+
+def enriched_row(order: Order, review: OrderReview | None) -> Row:
+    """The row of an order; review columns are NULL without a review, gold columns without a message."""
+    person = order.person
+    category = order.items[0].product.category if order.items else None
+    main = max(order.payments, key=lambda payment: payment.value)
+    gold = review.gold if review else None
+    labels: Row = (
+        (
+            gold.sentiment,
+            gold.sentiment_score,
+            gold.complaint_category,
+            gold.delivery_issue,
+            gold.product_issue,
+            gold.service_issue,
+            gold.would_recommend,
+            gold.main_complaint,
+            gold.churn_risk,
+        )
+        if gold
+        else (None,) * 9
+    )
+    return (
+        order.order_id,
+        order.customer_id,
+        person.unique_id,
+        person.first_name,
+        person.city.plain,
+        person.city.state,
+        category.name if category else None,
+        len(order.items),
+        order.value,
+        order.freight,
+        main.kind,
+        main.installments,
+        order.status,
+        order.purchased.date().isoformat(),
+        order.estimated.isoformat(),
+        order.delivered.date().isoformat() if order.delivered else None,
+        order.delivery_days,
+        order.delay_days,
+        review.review_id if review else None,
+        review.score if review else None,
+        review.title if review else None,
+        review.message if review else None,
+        *labels,
+    )
+
+
+SCORES = tuple(SCORE_SHARES)
+BAD_EXPERIENCES = {
+    "undelivered": (0.78, 0.08, 0.05, 0.03, 0.06),
+    "pending": (0.78, 0.09, 0.05, 0.03, 0.05),
+    "late_small": (0.20, 0.07, 0.14, 0.20, 0.39),
+    "late_middle": (0.47, 0.09, 0.10, 0.12, 0.22),
+    "late_big": (0.54, 0.08, 0.08, 0.09, 0.21),
+    "several": (0.19, 0.04, 0.09, 0.17, 0.51),
+}
+"""Share of each score, 1 to 5, by experience (see `facts.situation`)."""
+EAGER = 0.93
+"""Share of messages where a late or missing order got one or two stars."""
+CATEGORY_SPREAD = 0.25
+"""How much more or less often (deviation of the logarithm) a category disappoints than the average."""
+
+
+def draw_scores(dice: Dice, situations: Sequence[str], categories: Sequence[str | None]) -> list[int]:
+    """A score for each review.
+
+    Args:
+        dice: where they are drawn from.
+        situations: the experience of each.
+        categories: the category of each; some disappoint more than others, differently for each database.
+    """
+    count = Counter(situations)
+    total, ordinary = len(situations), max(1, count["single"])
+    rest = []
+    for place, score in enumerate(SCORES):
+        taken = sum(count[situation] * shares[place] for situation, shares in BAD_EXPERIENCES.items())
+        rest.append(max(0.002, (SCORE_SHARES[score] * total - taken) / ordinary))
+    laws = {situation: _law(shares) for situation, shares in BAD_EXPERIENCES.items()}
+    numbers = Counter(
+        category or "" for situation, category in zip(situations, categories, strict=True) if situation == "single"
+    )
+    factors = {name: dice.lognormal(1.0, CATEGORY_SPREAD) for name in sorted({name or "" for name in categories})}
+    mean = sum(factors[name] * number for name, number in numbers.items()) / ordinary or 1.0
+    by_category = {}
+    for name, factor in factors.items():
+        bad = [share * factor / mean for share in rest[:3]]
+        by_category[name] = _law((*bad, *(share * (sum(rest) - sum(bad)) / sum(rest[3:]) for share in rest[3:])))
+    return [
+        dice.weighted(laws[situation] if situation in laws else by_category[category or ""])
+        for situation, category in zip(situations, categories, strict=True)
+    ]
+
+
+def _law(shares: Sequence[float]) -> Weighted[int]:
+    return Weighted(zip(SCORES, shares, strict=True))
+
+
+def draw_messages(dice: Dice, situations: Sequence[str], scores: Sequence[int]) -> list[bool]:
+    """Whether each review has a message."""
+    number = Counter(scores)
+    eager = Counter(score for situation, score in zip(situations, scores, strict=True) if _eager(situation, score))
+    share = {}
+    for score in SCORES:
+        others = max(1, number[score] - eager[score])
+        share[score] = max(0.05, (MESSAGE_SHARES[score] * number[score] - EAGER * eager[score]) / others)
+    return [
+        dice.chance(EAGER if _eager(situation, score) else share[score])
+        for situation, score in zip(situations, scores, strict=True)
+    ]
+
+
+def _eager(situation: str, score: int) -> bool:
+    return score <= 2 and situation not in ("single", "several")
+
 
 Progress = Callable[[str, int, int], None]
 REVIEWED_SHARE = 0.992

@@ -6,7 +6,7 @@ The texts are composed from these facts only, so a text cannot contradict its or
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 
-from plumbline_commerce.database.categories import Category, Kind, Noun
+from plumbline_commerce.database.catalogue import Category, Kind, Noun
 from plumbline_commerce.database.dice import Dice
 from plumbline_commerce.database.orders import Order
 from plumbline_commerce.database.people import Person

@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline_commerce.database.places import plain
+from plumbline_commerce.database.people import plain
 
 Sentiment = Literal["positivo", "neutro", "negativo"]
 Category = Literal[

@@ -7,15 +7,13 @@ text.
 
 from dataclasses import dataclass, replace
 
-from plumbline_commerce.database import banks
-from plumbline_commerce.database.banks import BANKS, Bank
+from plumbline_commerce.database import plans as banks
 from plumbline_commerce.database.dice import Dice, Weighted
 from plumbline_commerce.database.facts import Facts
 from plumbline_commerce.database.gold import TOPICS, Gold, label, shorten
-from plumbline_commerce.database.joints import CLOSE, END, MARKS, OPEN, Clause, capitalised, join
 from plumbline_commerce.database.marginals import MESSAGE_MAX_CHARS, QUOTE_SHARE
-from plumbline_commerce.database.noise import STYLES, Style, spell
-from plumbline_commerce.database.plans import Plan, draw_plan
+from plumbline_commerce.database.noise import CLOSE, END, MARKS, OPEN, STYLES, Clause, Style, capitalised, join, spell
+from plumbline_commerce.database.plans import BANKS, Bank, Plan, draw_plan
 from plumbline_commerce.database.words import Words
 
 LIMIT = 200

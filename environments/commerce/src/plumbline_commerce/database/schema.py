@@ -2,8 +2,21 @@
 
 Every table has the primary key that Olist's rows allow; `geolocation` has none there either. Foreign keys are
 declared, so `PRAGMA foreign_key_check` finds any row that points nowhere.
+
+Writes a shop's tables to one SQLite file, wherever the rows are from.
 """
 
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+
+from plumbline.errors import StorageError
+from plumbline.storage import clear_os_errors, sync_folder
+
+Row = tuple[str | int | float | None, ...]
+"""Of any table."""
 TABLES = {
     "product_category_name_translation": """
         product_category_name TEXT PRIMARY KEY,
@@ -131,3 +144,49 @@ def create_tables() -> list[str]:
 def create_indices() -> list[str]:
     """The statements that create every index; run them after the rows are in."""
     return [f"CREATE INDEX {name} ON {place}" for name, place in INDICES.items()]
+
+
+Rows = Callable[[str, sqlite3.Connection], Iterable[Row]]
+"""The rows of a table by its name, asked for in the order of `schema.TABLES`; the tables before it are filled."""
+PARTIAL = "partial.db"
+"""The file until it is whole, in a folder of its own beside its place."""
+
+
+def write_database(path: Path, rows: Rows) -> None:
+    """Write the file beside its target and rename it over it.
+
+    Raises:
+        StorageError: the disk is full or the folder cannot be written; an old file is untouched.
+    """
+    with clear_os_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
+        partial = Path(folder) / PARTIAL
+        try:
+            _fill(partial, rows)
+            partial.replace(path)
+        except sqlite3.Error as error:
+            raise StorageError(f"cannot write {path}: {error}", "free some space and start again") from error
+        finally:
+            for rest in Path(folder).iterdir():
+                rest.unlink()
+            Path(folder).rmdir()
+        sync_folder(path.parent)
+
+
+def _fill(path: Path, rows: Rows) -> None:
+    """Create the tables, their rows and indices, and the planner's statistics."""
+    with closing(sqlite3.connect(path)) as connection:
+        # Nobody reads the file before it is renamed, so a journal would protect nothing.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        for statement in create_tables():
+            connection.execute(statement)
+        for name in TABLES:
+            marks = ", ".join("?" * len(connection.execute(f"PRAGMA table_info({name})").fetchall()))
+            connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows(name, connection))  # noqa: S608 - ours
+        for statement in create_indices():
+            connection.execute(statement)
+        connection.execute("ANALYZE")
+        connection.commit()

@@ -1,13 +1,69 @@
-"""Fills the slots of a phrase with words that agree with the order: product words, days, dates, money, names."""
+"""Fills the slots of a phrase with words that agree with the order: product words, days, dates, money, names.
+
+Days, dates and amounts of money as people write them; whatever is written is true.
+"""
 
 import re
+from collections.abc import Callable
 from datetime import date
 
-from plumbline_commerce.database.categories import Noun
+from plumbline_commerce.database.catalogue import Noun
 from plumbline_commerce.database.dice import Dice, Weighted, listed
 from plumbline_commerce.database.facts import Facts
-from plumbline_commerce.database.figures import NUMBERS, date_text, days_text, exact_days, money_text
 from plumbline_commerce.database.people import MEN, WOMEN
+
+MONTHS = listed("janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro", " ")
+NUMBERS = listed("zero um dois três quatro cinco seis sete oito nove dez", " ")
+
+
+def days_text(dice: Dice, days: int) -> str:
+    """A number of days as people write it; always true ("mais de um mês" only of more than 30 days)."""
+    loose = dice.random()
+    if days == 1:
+        return exact_days(dice, days)
+    if loose < 0.25:
+        exact = {7: "uma semana", 14: "duas semanas", 15: "quinze dias", 21: "três semanas", 30: "um mês"}
+        if days in exact:
+            return exact[days]
+        for low, high, words in (
+            (8, 13, "mais de uma semana"), (16, 20, "mais de duas semanas"), (22, 26, "mais de três semanas"),
+            (27, 29, "quase um mês"), (31, 52, "mais de um mês"), (53, 59, "quase dois meses"),
+            (61, 85, "mais de dois meses"), (91, 9999, "mais de três meses"),
+        ):  # fmt: skip
+            if low <= days <= high:
+                return words
+    return exact_days(dice, days)
+
+
+def exact_days(dice: Dice, days: int) -> str:
+    """A number of days, in figures or words."""
+    if days == 1:
+        return dice.pick(("1 dia", "um dia"))
+    if 2 <= days <= 10 and dice.chance(0.15):
+        return f"{NUMBERS[days]} dias"
+    return f"{days} dias"
+
+
+_DATE_FORMS = Weighted([("dia {dd}/{mm}", 5), ("dia {d} de {month}", 3), ("dia {d}/{m}", 2)])
+
+
+def date_text(dice: Dice, day: date, *, day_only: bool) -> str:
+    """A date as people write it, after "dia"; `day_only` allows to leave the month out."""
+    form = "dia {d}" if day_only and dice.chance(0.3) else dice.weighted(_DATE_FORMS)
+    return form.format(d=day.day, dd=f"{day.day:02d}", m=day.month, mm=f"{day.month:02d}", month=MONTHS[day.month - 1])
+
+
+def money_text(dice: Dice, value: float | None) -> str:
+    """An amount as people write it: "R$ 89,90", "89 reais e 90 centavos" only as a round figure."""
+    assert value is not None, "a phrase names the price of an order without items"
+    exact = f"{value:,.2f}".replace(",", " ").replace(".", ",").replace(" ", ".")
+    whole = round(value)
+    if value == whole and dice.chance(0.6):
+        return dice.pick((f"{whole} reais", f"R$ {whole}", f"R${whole}"))
+    if value % 1 >= 0.85 and value > 10 and dice.chance(0.4):
+        return f"quase {whole} reais"
+    return dice.pick((f"R$ {exact}", f"R${exact}", f"R$ {exact}", f"{exact} reais"))
+
 
 PRODUCT = Noun("produto", feminine=False)
 _PRODUCTS = Weighted([(PRODUCT, 80), (Noun("item", feminine=False), 7), (Noun("mercadoria", feminine=True), 13)])
@@ -73,12 +129,13 @@ class Words:
         self._named = False
         self._day_only = True
         self._pairs: dict[str, tuple[str, str]] = {}
+        self._fillers = self._slots()
 
     def fill(self, template: str, *, shipment: bool = False, specific: bool = False) -> str:
         """The clause that a template makes.
 
         Args:
-            template: a phrase, see `banks`; a leading `+` is dropped, the brackets of the span are kept.
+            template: a phrase, see `plans`; a leading `+` is dropped, the brackets of the span are kept.
             shipment: whether the thing may be called a parcel or an order.
             specific: whether the product must be named where it has a name.
         """
@@ -115,9 +172,8 @@ class Words:
     def _slot(self, match: re.Match[str]) -> str:
         name = match.group(1)
         self.used.add(name)
-        filler = getattr(self, f"slot_{name}", None)
-        if filler is not None:
-            return str(filler())
+        if name in self._fillers:
+            return self._fillers[name]()
         variant = name.removeprefix("outra_").removeprefix("outro_")
         if variant in _VARIANTS:
             return self._variant(variant, came=variant != name)
@@ -129,40 +185,69 @@ class Words:
         pair = {"o": "o a", "um": "um uma", "do": "do da", "no": "no na", "esse": "esse essa", "meu": "meu minha"}
         return f"{pair[article].split()[feminine]} {self._noun.word}"
 
-    # The product and what is said of it.
+    def _slots(self) -> dict[str, Callable[[], str]]:
+        """What fills each slot."""
+        dice, facts, relative = self._dice, self._facts, self._relative
+        the_relative = f"{'a' if relative.startswith('minha') else 'o'} {relative}"
+        city = facts.person.city.name
+        with_article = city in ("Rio de Janeiro", "Recife")
+        return {
+            # The product and what is said of it.
+            "ele": lambda: "ela" if self._noun.feminine else "ele",
+            "um": lambda: "uma" if self._noun.feminine else "um",
+            "bom": lambda: "boa" if self._noun.feminine else "bom",
+            "adj": self._adjective,
+            "adjf": lambda: self._praise("f"),  # of a feminine word (entrega, qualidade)
+            "adjm": lambda: self._praise("m"),  # of a masculine word (preço, atendimento)
+            "uso": self._time_of_use,
+            # Days and dates.
+            "atraso": lambda: days_text(dice, facts.overdue),
+            "espera": lambda: days_text(dice, facts.waited),
+            "dias": lambda: exact_days(dice, facts.waited),
+            "promessa": lambda: f"{facts.promised} dias",
+            "adiantado": lambda: days_text(dice, facts.early),
+            "d_prev": lambda: self._date(facts.estimated),
+            "d_compra": lambda: self._date(facts.purchased),
+            "d_cheg": lambda: self._date(facts.delivered),
+            # Money.
+            "preco": lambda: money_text(dice, facts.value),
+            "frete": lambda: money_text(dice, facts.freight),
+            "pagamento": lambda: facts.payment,
+            # How many items were ordered, came, and are missing.
+            "n": lambda: str(facts.items),
+            "m": lambda: self._count(self._came()[0]),
+            "veio_m": self._those_came,
+            "falta": self._missing,
+            "falta_v": self._those_missing,
+            # People and places.
+            "a_loja": lambda: dice.weighted(_SHOPS),
+            "da_loja": lambda: f"d{dice.weighted(_SHOPS)}",
+            "com_loja": lambda: f"com {dice.weighted(_SHOPS)}",
+            "pela_loja": lambda: f"pel{dice.weighted(_SHOPS)}",
+            "parente": lambda: relative,
+            "meu_parente": lambda: relative,
+            "do_parente": lambda: f"d{the_relative}",
+            "com_parente": lambda: f"com {the_relative}",
+            "nome_f": lambda: dice.pick(WOMEN),
+            "nome_m": lambda: dice.pick(MEN),
+            "assina": lambda: facts.person.first_name,
+            "profissao": lambda: dice.pick(_WORK["f" if facts.person.feminine else "m"]),
+            "em_cidade": lambda: f"no {city}" if with_article else f"em {city}",
+            "cidade_para": lambda: f"o {city}" if with_article else city,
+            "n_vezes": lambda: dice.pick(("duas vezes", "três vezes", "algumas vezes", "várias vezes")),
+        }
 
-    def slot_ele(self) -> str:
-        """He or she, for the product."""
-        return "ela" if self._noun.feminine else "ele"
-
-    def slot_um(self) -> str:
-        """The indefinite article of the product."""
-        return "uma" if self._noun.feminine else "um"
-
-    def slot_bom(self) -> str:
-        """Good, for the product."""
-        return "boa" if self._noun.feminine else "bom"
-
-    def slot_adj(self) -> str:
+    def _adjective(self) -> str:
         """A praising adjective for the product, as strong as the tone."""
-        gender = "f" if self._noun.feminine else "m"
         looks = self._facts.kind in _LOOKS
         if not self._strong and self._noun is self._specific and looks and self._dice.chance(0.2):
             return "bonita" if self._noun.feminine else "bonito"
-        return self._praise(gender)
-
-    def slot_adjf(self) -> str:
-        """The same for a feminine word (entrega, qualidade)."""
-        return self._praise("f")
-
-    def slot_adjm(self) -> str:
-        """The same for a masculine word (preço, atendimento)."""
-        return self._praise("m")
+        return self._praise("f" if self._noun.feminine else "m")
 
     def _praise(self, gender: str) -> str:
         return self._dice.pick(_GOOD[gender] if self._strong and self._dice.chance(0.85) else _FINE[gender])
 
-    def slot_uso(self) -> str:
+    def _time_of_use(self) -> str:
         """A time of use that fits in between delivery and review."""
         owned = self._facts.owned
         if owned >= 8:
@@ -171,60 +256,10 @@ class Words:
             return self._dice.pick(("dois dias", "poucos dias", "um dia"))
         return self._dice.pick(("um dia", "poucas horas", "duas horas"))
 
-    # Days and dates.
-
-    def slot_atraso(self) -> str:
-        """How late it is."""
-        return days_text(self._dice, self._facts.overdue)
-
-    def slot_espera(self) -> str:
-        """How long it took since the purchase."""
-        return days_text(self._dice, self._facts.waited)
-
-    def slot_dias(self) -> str:
-        """The same, exactly."""
-        return exact_days(self._dice, self._facts.waited)
-
-    def slot_promessa(self) -> str:
-        """How long the shop had promised that it would take."""
-        return f"{self._facts.promised} dias"
-
-    def slot_adiantado(self) -> str:
-        """How much before the estimated date it came."""
-        return days_text(self._dice, self._facts.early)
-
-    def slot_d_prev(self) -> str:
-        """The estimated date."""
-        return self._date(self._facts.estimated)
-
-    def slot_d_compra(self) -> str:
-        """The date of the purchase."""
-        return self._date(self._facts.purchased)
-
-    def slot_d_cheg(self) -> str:
-        """The date of the delivery."""
-        assert self._facts.delivered is not None, "a phrase names the day of a delivery that was not"
-        return self._date(self._facts.delivered)
-
-    def _date(self, day: date) -> str:
+    def _date(self, day: date | None) -> str:
         """Only a first date may go without its month."""
+        assert day is not None, "a phrase names the day of a delivery that was not"
         return date_text(self._dice, day, day_only=self._day_only)
-
-    # Money.
-
-    def slot_preco(self) -> str:
-        """What the items cost."""
-        return money_text(self._dice, self._facts.value)
-
-    def slot_frete(self) -> str:
-        """What the freight cost."""
-        return money_text(self._dice, self._facts.freight)
-
-    def slot_pagamento(self) -> str:
-        """How it was paid."""
-        return self._facts.payment
-
-    # How many came.
 
     def _came(self) -> tuple[int, int]:
         """(How many items came, how many are missing), the same all through a review."""
@@ -234,92 +269,21 @@ class Words:
         came_text, missing = self._pairs["came"]
         return int(came_text), int(missing)
 
-    def slot_n(self) -> str:
-        """How many items were ordered."""
-        return str(self._facts.items)
-
-    def slot_m(self) -> str:
-        """How many items came."""
-        return self._count(self._came()[0])
-
-    def slot_veio_m(self) -> str:
-        """The same as a clause."""
+    def _those_came(self) -> str:
         count = self._came()[0]
         return f"{self._dice.pick(('veio', 'chegou') if count == 1 else ('vieram', 'chegaram'))} {self._count(count)}"
 
-    def slot_falta(self) -> str:
-        """How many items are missing."""
+    def _missing(self) -> str:
         count = self._came()[1]
         return f"{self._count(count)} {'item' if count == 1 else 'itens'}"
 
-    def slot_falta_v(self) -> str:
-        """The same as a clause."""
+    def _those_missing(self) -> str:
         one = self._came()[1] == 1
         verb = self._dice.pick(("faltou", "não veio", "está faltando") if one else ("faltaram", "não vieram", "faltam"))
-        return f"{verb} {self.slot_falta()}"
+        return f"{verb} {self._missing()}"
 
     def _count(self, number: int) -> str:
         return NUMBERS[number] if number <= 10 and self._dice.chance(0.5) else str(number)
-
-    # People and places.
-
-    def slot_a_loja(self) -> str:
-        """The shop, as a subject."""
-        return self._dice.weighted(_SHOPS)
-
-    def slot_da_loja(self) -> str:
-        """Of the shop."""
-        return f"d{self._dice.weighted(_SHOPS)}"
-
-    def slot_com_loja(self) -> str:
-        """With the shop."""
-        return f"com {self._dice.weighted(_SHOPS)}"
-
-    def slot_pela_loja(self) -> str:
-        """By the shop."""
-        return f"pel{self._dice.weighted(_SHOPS)}"
-
-    def slot_parente(self) -> str:
-        """A relative or friend, the same all through a review."""
-        return self._relative
-
-    def slot_meu_parente(self) -> str:
-        """The same."""
-        return self._relative
-
-    def slot_do_parente(self) -> str:
-        """Of the relative."""
-        return f"d{'a' if self._relative.startswith('minha') else 'o'} {self._relative}"
-
-    def slot_com_parente(self) -> str:
-        """With the relative."""
-        return f"com {'a' if self._relative.startswith('minha') else 'o'} {self._relative}"
-
-    def slot_nome_f(self) -> str:
-        """A woman's name."""
-        return self._dice.pick(WOMEN)
-
-    def slot_nome_m(self) -> str:
-        """A man's name."""
-        return self._dice.pick(MEN)
-
-    def slot_assina(self) -> str:
-        """The customer's first name."""
-        return self._facts.person.first_name
-
-    def slot_profissao(self) -> str:
-        """What the customer does for a living."""
-        return self._dice.pick(_WORK["f" if self._facts.person.feminine else "m"])
-
-    def slot_em_cidade(self) -> str:
-        """In the customer's city."""
-        name = self._facts.person.city.name
-        return f"no {name}" if name in ("Rio de Janeiro", "Recife") else f"em {name}"
-
-    def slot_cidade_para(self) -> str:
-        """The customer's city after "para"."""
-        name = self._facts.person.city.name
-        return f"o {name}" if name in ("Rio de Janeiro", "Recife") else name
 
     def _variant(self, kind: str, *, came: bool) -> str:
         """A colour or a size: the one that was ordered, or another one that came instead."""
@@ -327,10 +291,6 @@ class Words:
             ordered, other = self._dice.shuffled(_VARIANTS[kind])[:2]
             self._pairs[kind] = (ordered, other)
         return self._pairs[kind][came]
-
-    def slot_n_vezes(self) -> str:
-        """How often the customer bought before, in words."""
-        return self._dice.pick(("duas vezes", "três vezes", "algumas vezes", "várias vezes"))
 
 
 def _tidy(text: str) -> str:

@@ -8,10 +8,9 @@ from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.task import gold_of
 from plumbline_commerce.extraction import rubric
-from plumbline_commerce.extraction.controls import CONTROLS, LIMITS
+from plumbline_commerce.extraction.controls import CONTROLS, LIMITS, sloppily
 from plumbline_commerce.extraction.pairs import pairs
 from plumbline_commerce.extraction.schema import ISSUES, KEYS
-from plumbline_commerce.extraction.sloppy import sloppily
 from plumbline_commerce.job import Job, Verdict
 from plumbline_commerce.options import CommerceOptions
 

@@ -3,7 +3,7 @@
 The values pay; form (it parses, it has the keys, nothing stands around it) takes away. So an object of the right
 shape that says nothing right earns nothing, and a right answer with decimal commas loses 0.15 of 1.
 
-What a value says is one thing (`meaning.py`), how it is written another: "Positivo" in valid JSON is right and valid,
+What a value says is one thing (`schema.py`), how it is written another: "Positivo" in valid JSON is right and valid,
 and "7" for a number is right and costs the share of one key in `schema`. So no text earns less when it is read
 leniently than when it is read strictly.
 """
@@ -20,8 +20,7 @@ from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.lenient_json import Reading, read_json, strict_json
 from plumbline.tasks.text.repairs import in_order
 from plumbline_commerce.database.gold import MAX_SPAN
-from plumbline_commerce.extraction.meaning import meanings, words
-from plumbline_commerce.extraction.schema import ISSUES, JSON_SCHEMA, KEYS, fits, is_number
+from plumbline_commerce.extraction.schema import ISSUES, JSON_SCHEMA, KEYS, fits, is_number, meanings, words
 
 RUBRIC = Rubric(
     "commerce-extraction",

@@ -9,12 +9,9 @@ from typing import Any
 from plumbline.config.overrides import as_mapping
 from plumbline.storage import clear_read_errors, sha256_of
 from plumbline.tasks import Progress
-from plumbline_commerce.database.enriched import Row
-from plumbline_commerce.database.schema import TABLES
-from plumbline_commerce.database.writing import write_database
+from plumbline_commerce.database.schema import TABLES, Row, write_database
 from plumbline_commerce.olist.enriched import enriched_rows
-from plumbline_commerce.olist.files import FILES, OlistFiles
-from plumbline_commerce.olist.rows import SHOWN, LeftOut
+from plumbline_commerce.olist.files import FILES, SHOWN, LeftOut, OlistFiles
 
 LOG = "malformed.log"
 """Beside the database: each malformed row with its file and line. There only where there are some."""

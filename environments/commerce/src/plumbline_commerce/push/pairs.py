@@ -11,7 +11,7 @@ import numpy as np
 from plumbline.errors import DataError
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
-from plumbline_commerce.database.categories import BY_NAME, Noun
+from plumbline_commerce.database.catalogue import BY_NAME, Noun
 from plumbline_commerce.extraction import pairs as extraction
 from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
 from plumbline_commerce.options import COUNTS

@@ -1,6 +1,16 @@
-"""What a gold query returns on one database, with what its order and its limit leave open."""
+"""What a gold query returns on one database, with what its order and its limit leave open.
 
-from collections.abc import Mapping, Sequence
+Whether two results say the same, as the Spider test suite has it (Zhong et al. 2020, arXiv:2010.02840).
+
+Rows are bags, in any order unless the question asks for one; columns may stand in any order; rows that tie at a
+boundary of the gold result may stand for one another. Values are equal if they are near: NULL is NULL, integers are
+exact among one another, and where one is a float the tolerance follows its size (`tolerance`). Near is not transitive;
+results whose values lie that close to one another are paired in the order of their size.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -8,9 +18,263 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.errors import DataError
-from plumbline_commerce.sql_qa.comparison import Tie, matches, normal
 from plumbline_commerce.sql_qa.engine import Limits, Refusal, Result, Row, Value, run
 from plumbline_commerce.sql_qa.gate import NAMES, Query, read_query
+
+RELATIVE = 1e-4
+HALF_CENT = 5e-3
+"""Half a unit of the second decimal, to which people round what is 1 or more: money, means, percentages."""
+FRACTION = 5e-5
+"""Half a unit of the fourth decimal, to which people round what is below 0.1: shares."""
+SMALL = 0.05
+"""Of what is so small that the fourth decimal is its first digit: 0 says another thing."""
+NOISE = 1e-9
+"""What the order of additions leaves of 0."""
+TRIES = 400
+"""Partial column orders that are tried at least: more than the 325 of five columns."""
+WORK = 100_000
+"""Rows looked at in all tries together, where they are few."""
+PAIRS = 40_000
+"""Pairs of rows that are matched one with another; of more, only the order of size is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Rows of a result that may stand for one another, and how many of them it has."""
+
+    rows: tuple[Row, ...]
+    take: int
+
+
+def normal(rows: Iterable[Row], cuts: Sequence[int]) -> tuple[Row, ...]:
+    """Rows as they are compared.
+
+    Args:
+        rows: of a result.
+        cuts: for each column, the digits of the part of a date that it holds (4 of a year, 2 of a month), or 0. Such a
+            text is a number, as a CAST makes it. Any other text of digits is a text: 012 is not 12.
+    """
+    return tuple(tuple(map(_part, row, cuts)) for row in rows) if any(cuts) else tuple(rows)
+
+
+def _part(value: Value, digits: int) -> Value:
+    if digits and isinstance(value, str) and len(value) == digits and value.isascii() and value.isdigit():
+        return int(value)
+    return value
+
+
+def tolerance(size: float) -> float:
+    """What may lie between two values, of which the larger has this size.
+
+    From 1 on half a cent or a ten-thousandth; below 0.1 half of the fourth decimal, and a twentieth at most; between
+    them half a percent.
+    """
+    if size < 0.1:
+        return max(NOISE, min(FRACTION, SMALL * size))
+    return HALF_CENT * size if size < 1 else max(HALF_CENT, RELATIVE * size)
+
+
+def near(one: Value, other: Value) -> bool:
+    """Whether two values are equal, where one is a float within the tolerance."""
+    if one == other:
+        return True
+    if not (isinstance(one, float) or isinstance(other, float)):
+        return False
+    if not isinstance(one, float | int) or not isinstance(other, float | int):
+        return False
+    if math.isinf(one) or math.isinf(other):
+        return False
+    return abs(one - other) <= (1 + 1e-9) * tolerance(max(abs(one), abs(other)))
+
+
+def matches(rows: Sequence[Row], gold: Sequence[Tie], *, ordered: bool, cuts: Sequence[int] = ()) -> bool:
+    """Whether a result is the gold one.
+
+    Args:
+        rows: the result.
+        gold: the gold result's ties in its order, `normal`.
+        ordered: whether the ties must come in this order.
+        cuts: of the gold result's columns (see `normal`); none by default.
+    """
+    if len(rows) != sum(tie.take for tie in gold):
+        return False
+    if not rows:
+        return True
+    wide = len(gold[0].rows[0])
+    if len(rows[0]) != wide:
+        return False
+    sections = _ordered(rows, gold) if ordered else [_unordered(rows, gold)]
+    cuts = cuts or (0,) * wide
+    if all(normal(section.rows, cuts) == section.sure for section in sections):
+        return True
+    fitting = [
+        [at for at in range(wide) if all(_may_hold(part, column, at, cuts) for part in sections)]
+        for column in range(wide)
+    ]
+    return all(fitting) and _search(sections, fitting, cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A stretch of a result: it must have all the sure rows, and its other rows are among the spare ones."""
+
+    rows: tuple[Row, ...]
+    sure: tuple[Row, ...]
+    spare: tuple[Row, ...]
+
+
+def _ordered(rows: Sequence[Row], gold: Sequence[Tie]) -> list[_Section]:
+    sections, start = [], 0
+    for tie in gold:
+        mine = tuple(rows[start : start + tie.take])
+        whole = tie.take == len(tie.rows)
+        sections.append(_Section(mine, tie.rows if whole else (), () if whole else tie.rows))
+        start += tie.take
+    return sections
+
+
+def _unordered(rows: Sequence[Row], gold: Sequence[Tie]) -> _Section:
+    whole = tuple(row for tie in gold if tie.take == len(tie.rows) for row in tie.rows)
+    parts = tuple(row for tie in gold if tie.take < len(tie.rows) for row in tie.rows)
+    return _Section(tuple(rows), whole, parts)
+
+
+def _may_hold(part: _Section, column: int, at: int, cuts: Sequence[int]) -> bool:
+    """Whether the values at `at` of the rows can be those of a gold column: no more than a first sieve."""
+    mine, pool = [_part(row[at], cuts[column]) for row in part.rows], [row[column] for row in part.sure + part.spare]
+    if not any(isinstance(value, float) for value in (*mine, *pool)):
+        return Counter(mine) <= Counter(pool)
+    numbers, others = _sorted_out(mine)
+    from_numbers, from_others = _sorted_out(pool)
+    return others <= from_others and _paired(numbers, from_numbers)
+
+
+def _sorted_out(values: Iterable[Value]) -> tuple[list[int | float], Counter[Value]]:
+    """The numbers of some values in their order, and how often each other value stands there."""
+    numbers, others = [], Counter[Value]()
+    for value in values:
+        if isinstance(value, int | float):
+            numbers.append(value)
+        else:
+            others[value] += 1
+    return sorted(numbers), others
+
+
+def _paired(numbers: Sequence[int | float], pool: Sequence[int | float]) -> bool:
+    """Whether each of some numbers has one of the pool for itself that is as near as floats may be; both sorted."""
+    at = 0
+    for number in numbers:
+        while at < len(pool) and pool[at] < number and not near(float(pool[at]), float(number)):
+            at += 1
+        if at == len(pool) or not near(float(pool[at]), float(number)):
+            return False
+        at += 1
+    return True
+
+
+def _search(sections: Sequence[_Section], fitting: Sequence[Sequence[int]], cuts: Sequence[int]) -> bool:
+    """Look for an order of columns under which the rows agree; the columns with the least choice first.
+
+    Every choice is tested on the columns chosen so far. After so many tries the answer is no, which only results of
+    six or more columns can come to, where many hold the same values in another order.
+    """
+    wide, length = len(fitting), sum(len(part.rows) for part in sections)
+    order = sorted(range(wide), key=lambda column: len(fitting[column]))
+    vectors = [tuple(row[at] for part in sections for row in part.rows) for at in range(wide)]
+    left = max(TRIES, WORK // (length + 1))
+    stack: list[tuple[int, ...]] = [()]
+    while stack:
+        chosen = stack.pop()
+        if len(chosen) == wide:
+            return True
+        column = order[len(chosen)]
+        tried = set()
+        for at in fitting[column]:
+            if at in chosen or vectors[at] in tried:
+                continue
+            tried.add(vectors[at])  # of equal columns one is as good as another
+            left -= 1
+            if left < 0:
+                return False
+            if all(_agree(part, order[: len(chosen) + 1], (*chosen, at), cuts) for part in sections):
+                stack.append((*chosen, at))
+    return False
+
+
+def _agree(part: _Section, columns: Sequence[int], chosen: Sequence[int], cuts: Sequence[int]) -> bool:
+    """Whether a section's rows agree on some columns."""
+    mine = normal((tuple(row[at] for at in chosen) for row in part.rows), [cuts[column] for column in columns])
+    sure = [tuple(row[at] for at in columns) for row in part.sure]
+    spare = [tuple(row[at] for at in columns) for row in part.spare]
+    rest = _without(mine, sure)
+    return rest is not None and _without(spare, rest) is not None
+
+
+def _without(pool: Sequence[Row], taken: Sequence[Row]) -> list[Row] | None:
+    """What is left of a pool of rows after each of some rows took one that is near it; None where one finds none."""
+    if not taken:
+        return list(pool)
+    wide = range(len(taken[0]))
+    loose = [at for at in wide if any(isinstance(row[at], float) for rows in (pool, taken) for row in rows)]
+    if not loose:
+        left = Counter(pool)
+        left.subtract(taken)
+        return None if min(left.values()) < 0 else list(left.elements())
+    exact = [at for at in wide if at not in loose]
+    of_pool, of_taken = _by_key(pool, exact), _by_key(taken, exact)
+    for key, rows in of_taken.items():
+        rest = _apart(of_pool[key], rows)
+        if rest is None:
+            return None
+        of_pool[key] = rest
+    return [row for rows in of_pool.values() for row in rows]
+
+
+def _by_key(rows: Iterable[Row], exact: Sequence[int]) -> dict[Row, list[Row]]:
+    groups: dict[Row, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[at] for at in exact)].append(row)
+    return groups
+
+
+def _apart(pool: list[Row], taken: list[Row]) -> list[Row] | None:
+    """`_without` for rows that differ in their floats alone: by size, or else by augmenting paths."""
+    if len(taken) > len(pool):
+        return None
+    by_size, mine = sorted(pool, key=_size), sorted(taken, key=_size)
+    if len(mine) == len(by_size) and all(map(_near_rows, mine, by_size)):
+        return []
+    if len(pool) * len(taken) > PAIRS:
+        return None
+    near_by = [[at for at, other in enumerate(by_size) if _near_rows(row, other)] for row in mine]
+    owner: dict[int, int] = {}
+    if not all(_give(row, near_by, owner, set()) for row in range(len(mine))):
+        return None
+    return [row for at, row in enumerate(by_size) if at not in owner]
+
+
+def _give(row: int, near_by: Sequence[Sequence[int]], owner: dict[int, int], seen: set[int]) -> bool:
+    """Find a place for a row, moving others that have one (Kuhn's augmenting path)."""
+    for at in near_by[row]:
+        if at not in seen:
+            seen.add(at)
+            if at not in owner or _give(owner[at], near_by, owner, seen):
+                owner[at] = row
+                return True
+    return False
+
+
+def _near_rows(one: Row, other: Row) -> bool:
+    return all(map(near, one, other))
+
+
+def _size(row: Row) -> tuple[tuple[int, float | str], ...]:
+    """An order of rows of any values."""
+    return tuple(
+        (0, 0.0) if value is None else (1, value) if isinstance(value, int | float) else (2, str(value))
+        for value in row
+    )
+
 
 if TYPE_CHECKING:
     from sqlglot import exp

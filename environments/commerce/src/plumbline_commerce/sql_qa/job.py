@@ -14,7 +14,7 @@ A pair's reference holds
     sql         text: the gold query, whose result is the answer
     ordered     true or false: whether the question asks for an order of rows
 
-The gold query returns at least a row on some database (`databases.py`), and not the same rows on all of them.
+The gold query returns at least a row on some database (`engine.py`), and not the same rows on all of them.
 Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered` says (`gold.py`).
 """
 
@@ -30,7 +30,7 @@ from plumbline_commerce.job import Job, Verdict
 from plumbline_commerce.options import CommerceOptions
 from plumbline_commerce.sql_qa import gold, rubric
 from plumbline_commerce.sql_qa.controls import CONTROLS, LIMITS
-from plumbline_commerce.sql_qa.databases import check_databases, databases
+from plumbline_commerce.sql_qa.engine import check_databases, databases
 from plumbline_commerce.sql_qa.pairs import pairs
 
 KINDS = {"question": str, "sql": str, "ordered": bool}
