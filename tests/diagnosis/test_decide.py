@@ -6,8 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from plumbline.checks.diagnosis.decide import decide, gather, tree_of
-from plumbline.checks.diagnosis.next_recipe import next_recipe
+from plumbline.checks.diagnosis.decide import decide, gather, next_recipe, tree_of
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError, RecipeError, RunError
 from plumbline.recipe import differences, load

@@ -1,5 +1,6 @@
 """The commands that say what to do next: `plumbline decide` and `plumbline route`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -40,9 +41,7 @@ def decide(runs: Runs, tree: Tree = None, out: Next = None, as_json: take.Json =
     Where the evidence does not decide, it says what would, and writes no recipe (status 0).
     """
     from plumbline.checks.diagnosis.decide import decide as decide_on
-    from plumbline.checks.diagnosis.decide import gather, tree_of
-    from plumbline.checks.diagnosis.next_recipe import next_recipe
-    from plumbline.checks.diagnosis.said import decision_text
+    from plumbline.checks.diagnosis.decide import decision_text, gather, next_recipe, tree_of
     from plumbline.checks.diagnosis.watch import afterwards
     from plumbline.recipe import difference_lines
     from plumbline.runs.remote import local_run
@@ -54,7 +53,7 @@ def decide(runs: Runs, tree: Tree = None, out: Next = None, as_json: take.Json =
     changed = next_recipe(decision, run, out) if out is not None and decision.decided else []
     if as_json:
         written = {"recipe": str(out), "differences": [list(row) for row in changed]} if changed else {}
-        print_json({**decision.plain(), "watch": [one.plain() for one in watched], **written})
+        print_json({**decision.plain(), "watch": [asdict(one) for one in watched], **written})
         return
     text = decision_text(decision, watched)
     if changed:
@@ -66,9 +65,9 @@ def decide(runs: Runs, tree: Tree = None, out: Next = None, as_json: take.Json =
 
 def route(runs: Models, out: Table = None, as_json: take.Json = False) -> None:
     """Say which of some models does each job best, on the same examples, and write the table that serving reads."""
+    from plumbline.checks.diagnosis.decide import routes_text
     from plumbline.checks.diagnosis.routes import plain, write_routes
     from plumbline.checks.diagnosis.routes import route as find_routes
-    from plumbline.checks.diagnosis.said import routes_text
     from plumbline.runs.remote import local_run
 
     table = find_routes([*map(local_run, runs)])

@@ -96,21 +96,15 @@ class Condition(_Brief):
             raise ValueError(f"{self.metric} of a single step is one draw: give a window to compare the means of")
         return self
 
-    def names(self) -> Iterator[str]:
-        """The names of other conditions in it."""
+    def leaves(self) -> Iterator[Union["Condition", str]]:
+        """The figures in it, and the names of other conditions."""
+        if self.metric is not None:
+            yield self
         for part in self.parts:
             if isinstance(part, str):
                 yield part
             else:
-                yield from part.names()
-
-    def metrics(self) -> Iterator[str]:
-        """The metrics of all figures in it; those behind names are not known here."""
-        if self.metric is not None:
-            yield self.metric
-        for part in self.parts:
-            if not isinstance(part, str):
-                yield from part.metrics()
+                yield from part.leaves()
 
 
 class ChecksSection(Section):
@@ -143,9 +137,10 @@ class WatchRule(_Brief):
         if not conditions:
             raise ValueError("a rule has stop_if, or warn_if, or both")
         for condition in conditions:
-            if name := next(condition.names(), None):
+            leaves = list(condition.leaves())
+            if name := next((leaf for leaf in leaves if isinstance(leaf, str)), None):
                 raise ValueError(f"{name} names a condition of decide, and a rule says its own")
-            if any(each.against is not None for each in _figures(condition)):
+            if any(isinstance(leaf, Condition) and leaf.against is not None for leaf in leaves):
                 raise ValueError("a rule is judged while its run trains, and knows no previous one")
         return self
 
@@ -215,16 +210,8 @@ class DecideSection(Section):
         return self
 
 
-def _figures(condition: Condition) -> Iterator[Condition]:
-    if condition.metric is not None:
-        yield condition
-    for part in condition.parts:
-        if not isinstance(part, str):
-            yield from _figures(part)
-
-
 def _check_names(conditions: Any, known: set[str], where: str) -> None:
     for condition in conditions:
-        for name in [condition] if isinstance(condition, str) else condition.names():
-            if name not in known:
-                raise ValueError(f"{where} refers to {name}, and the conditions are {', '.join(known) or 'none'}")
+        for leaf in [condition] if isinstance(condition, str) else condition.leaves():
+            if isinstance(leaf, str) and leaf not in known:
+                raise ValueError(f"{where} refers to {leaf}, and the conditions are {', '.join(known) or 'none'}")

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from plumbline.checks.diagnosis.check import Examination, examine
+from plumbline.checks.diagnosis.conditions import Evidence, Records
 from plumbline.checks.diagnosis.decide import Decision, decide
-from plumbline.checks.diagnosis.evidence import Evidence, Records
 from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.watch import Watched, afterwards

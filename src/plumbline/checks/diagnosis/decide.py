@@ -1,21 +1,36 @@
-"""What a run's records answer to its recipe's questions, and which branch of its tree they lead to.
+"""What a run's records answer to its recipe's questions, which branch of its tree they lead to, and the next recipe.
 
 Branches are walked in their order. The first that holds is taken, if those before it do not hold: where one of them is
 not decided, nothing after it is. Where branches say how weak they are (`weakest`), all that hold are compared.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.diagnosis.conditions import Figure, Verdict, judge, shown
-from plumbline.checks.diagnosis.evidence import Estimate, Evidence, Records, apart
-from plumbline.errors import IncomparableError, RunError
-from plumbline.recipe import load
+import yaml
+
+from plumbline.checks.diagnosis.conditions import Estimate, Evidence, Figure, Records, Verdict, apart, judge, shown
+from plumbline.checks.diagnosis.routes import RoutingTable
+from plumbline.checks.diagnosis.watch import Watched
+from plumbline.errors import IncomparableError, RecipeError, RunError
+from plumbline.evaluation.statistics import Interval
+from plumbline.recipe import Recipe, differences, load
 from plumbline.recipe.handoff import Branch, Change, Condition, DecideSection, Question
 from plumbline.runs.lineage import same_but_seed
 from plumbline.runs.run import Run
+from plumbline.storage import begins_with, dumps, write_text
+
+WIDTH = 100
+"""Of text for a terminal."""
+COMMENT_WIDTH = 110
+"""Of comments in the next recipe."""
+HEAD = "# Written by `plumbline decide`: "
+UNSAID = frozenset({"name", "description", "decide"})
+"""What every next recipe has of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +79,7 @@ class Decision:
             "runs": list(self.runs),
             "previous": list(self.previous),
             "stopped": list(self.stopped),
-            "questions": [{**asdict(one), "verdict": one.verdict.plain()} for one in self.answers],
+            "questions": [asdict(one) for one in self.answers],
             "decided": self.decided,
             "scenario": self.scenario,
             "path": list(self.path),
@@ -295,3 +310,159 @@ def _weakest(held: Mapping[str, Branch], evidence: Evidence) -> tuple[str, tuple
     lowest, rivals = next(iter(ranking.found)), ranking.rivals()
     noise = f"that {lowest} is lower than {' and '.join(rivals)} is inside the noise: those branches hold, too"
     return names[lowest], (noise,) if rivals else ()
+
+
+def next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any, Any]]:
+    """Write the recipe that a decision leads to; it extends the recipe of the run.
+
+    Args:
+        decision: with a branch taken.
+        run: the first that was decided on.
+        path: a new file, or one that was written by this function.
+
+    Returns:
+        What differs from the run's recipe: key, old and new value.
+
+    Raises:
+        RunError: nothing was decided, the branch changes nothing, or the file is somebody else's.
+        RecipeError: with these changes it is no recipe.
+        StorageError: it cannot be written.
+    """
+    if not decision.decided:
+        raise RunError("the evidence does not decide, so there is no next recipe", decision.says)
+    if not decision.changes:
+        raise RunError(f"scenario {decision.scenario} changes no key, so there is no next recipe", decision.says)
+    if path.suffix not in {".yaml", ".yml"}:
+        raise RunError(f"{path} is no name for a recipe", "end it in .yaml")
+    if path.exists() and not (path.is_file() and begins_with(path, HEAD)):
+        raise RunError(f"{path} is there already, and `plumbline decide` did not write it", "give another --out")
+    base = os.path.relpath((run.folder / "recipe.yaml").resolve(), path.parent.resolve())
+    beside = path.with_name(f".{path.stem}.tmp.yaml")
+    write_text(beside, _recipe_text(decision, run.recipe, base))
+    try:
+        found = [row for row in differences(run.recipe, load(beside)) if row[0].partition(".")[0] not in UNSAID]
+        if not found:
+            raise RunError(
+                f"the recipe of {run.folder} has all of {', '.join(decision.changes)} already",
+                "nothing is left to change; give the branch other changes",
+            )
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return found
+
+
+def _recipe_text(decision: Decision, recipe: Recipe, base: str) -> str:
+    """The file's text.
+
+    Args:
+        decision: with a branch taken.
+        recipe: of the run.
+        base: the recipe that is extended, as the file says it.
+    """
+    lines = [f"{HEAD}scenario {decision.scenario} of {', '.join(decision.runs)}."]
+    lines += _comment([decision.says, *decision.because, *decision.noise], "")
+    lines += _entry("extends", base, 0)
+    lines += _entry("name", f"{recipe.name}-{decision.scenario}".lower(), 0)
+    lines += _entry("description", f"{recipe.name}, scenario {decision.scenario}: what was decided from its run.", 0)
+    lines += _nested(decision.changes)
+    if not any(key.partition(".")[0] == "decide" for key in decision.changes):
+        lines += ["# The tree that led here asks about the run before.", "decide: null"]
+    return "\n".join(lines) + "\n"
+
+
+def _nested(changes: Mapping[str, Change], depth: int = 0) -> Iterator[str]:
+    """Keys under their sections, in the order in which they come first."""
+    sections: dict[str, dict[str, Change]] = {}
+    for key, change in changes.items():
+        first, _, rest = key.partition(".")
+        sections.setdefault(first, {})[rest] = change
+    for first, inner in sections.items():
+        if "" in inner and len(inner) > 1:
+            raise RecipeError(f"a branch changes {first} as a whole and a key in it", "give one of the two")
+        if "" in inner:
+            yield from _comment([inner[""].because], "  " * depth)
+            yield from _entry(first, inner[""].to, depth)
+        else:
+            yield f"{'  ' * depth}{_flow(first)}:"
+            yield from _nested(inner, depth + 1)
+
+
+def _entry(key: str, value: Any, depth: int) -> list[str]:
+    """A key with its value, in a line."""
+    return [f"{'  ' * depth}{_flow(key)}: {_flow(value)}"]
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML without a line break; in a list, because alone it may end in a mark of its own."""
+    text = yaml.safe_dump([value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
+    return text.strip()[1:-1]
+
+
+def _comment(texts: list[str], indent: str) -> list[str]:
+    mark = f"{indent}# "
+    wrapped = [textwrap.wrap(text, COMMENT_WIDTH, initial_indent=mark, subsequent_indent=mark) for text in texts]
+    return [line for lines in wrapped for line in lines]
+
+
+def decision_text(decision: Decision, watched: Sequence[Watched]) -> str:
+    """The questions with their answers and figures, the rules that fired, the scenario, and what it changes.
+
+    Args:
+        decision: of the runs.
+        watched: the rules of the first run.
+    """
+    return "\n".join(_lines(decision, watched)) + "\n"
+
+
+def _lines(decision: Decision, watched: Sequence[Watched]) -> Iterator[str]:
+    yield f"decided on {', '.join(decision.runs)}"
+    if decision.previous:
+        yield f"previous   {', '.join(decision.previous)}"
+    yield from decision.stopped
+    for number, one in enumerate(decision.answers, 1):
+        yield ""
+        yield from _wrapped(f"{number}. {one.ask}", "", "   ")
+        yield from _wrapped(" ".join(filter(None, (f"{one.answer}.", one.means))), "   ")
+        for line in one.verdict.said:
+            yield from _wrapped(f"{line}", "   · ", "     ")
+        for line in one.verdict.needs:
+            yield from _wrapped(f"what would decide it: {line}", "   → ", "     ")
+    fired = [each for rule in watched for each in rule.fired]
+    if watched:
+        yield ""
+        yield f"watch rules: {len(watched)}, of which {len({each.rule for each in fired})} found something"
+    for each in fired:
+        yield from _wrapped(f"{each.action}: {each.message}", "   · ", "     ")
+    yield ""
+    yield f"scenario {decision.scenario}"
+    yield from _wrapped(decision.says, "   ")
+    for line in decision.because:
+        yield from _wrapped(line, "   · ", "     ")
+    for line in decision.noise:
+        yield from _wrapped(f"inside the noise: {line}", "   ! ", "     ")
+    for line in decision.needs:
+        yield from _wrapped(f"what would decide it: {line}", "   → ", "     ")
+    if decision.changes:
+        yield ""
+        yield "the next recipe changes"
+    for key, change in decision.changes.items():
+        yield from _wrapped(f"{key}: {dumps(change.to)}, because {change.because}", "   ", "     ")
+
+
+def routes_text(table: RoutingTable) -> str:
+    """A line for each job, and under it every model with its figures, the best first."""
+    lines = []
+    for job, one in table.routes.items():
+        lines.append(f"{job}: {one.model}{'' if one.decided else ' (not decided)'}")
+        lines += _wrapped(one.said, "   ")
+        for each in one.candidates:
+            behind = f", {Interval(*each.behind, each.n):+.3f} beside the best" if each.behind else ""
+            lines.append(f"   · {each.model}: {each.figure:.3f}, n = {each.n:,}{behind}")
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=first if rest is None else rest, break_long_words=False
+    )

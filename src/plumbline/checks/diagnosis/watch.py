@@ -5,11 +5,10 @@ once and goes on: a run is not stopped by noise. It is quiet until it has stoppe
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from plumbline.checks.diagnosis.conditions import judge
-from plumbline.checks.diagnosis.evidence import Evidence, Records
+from plumbline.checks.diagnosis.conditions import Evidence, Records, judge
 from plumbline.recipe.handoff import Condition, WatchRule
 from plumbline.runs.run import Run
 
@@ -58,10 +57,6 @@ class Watched:
     fired: tuple[Fired, ...]
     now: str
     """What its figures were at the end."""
-
-    def plain(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**asdict(self), "fired": [asdict(one) for one in self.fired]}
 
 
 class Watcher:
@@ -118,7 +113,8 @@ def judged(
     """
     for name, rule in rules.items():
         conditions = [one for one in (rule.stop_if, rule.warn_if) if one is not None]
-        if not any(row.get(metric) is not None for one in conditions for metric in one.metrics()):
+        figures = [leaf for one in conditions for leaf in one.leaves() if isinstance(leaf, Condition)]
+        if not any(row.get(str(figure.metric)) is not None for figure in figures):
             continue
         found = _found(rule, evidence)
         before = state.pop(name, None)
