@@ -10,8 +10,8 @@ from plumbline.evaluation.statistics import Interval, t_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged
 from plumbline.reports import build_tables, escaping
+from plumbline.reports.comparisons import rescued
 from plumbline.reports.numbers import interval_text
-from plumbline.reports.readings import rescued
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.reports.view import View
 from plumbline.runs.evaluations import EvaluationKey

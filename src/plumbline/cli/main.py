@@ -200,7 +200,7 @@ def sweep(
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
-    from plumbline.reports.terminal import seeds_table, sweep_table
+    from plumbline.reports.sweep_page import seeds_terminal, sweep_table
     from plumbline.runs.remote import only_here
     from plumbline.training.sweep import SideBySide, over_seeds, run_sweep, shown_live, variants, write_page
 
@@ -220,7 +220,7 @@ def sweep(
     if summed is None or any("error" in row for row in rows):
         print_tables(sweep_table(rows), wrap=False)
     if summed is not None:
-        print_tables(seeds_table(summed), f"report  {page}", wrap=False)
+        print_tables(seeds_terminal(summed), f"report  {page}", wrap=False)
 
 
 @app.command(

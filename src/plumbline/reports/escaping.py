@@ -7,6 +7,8 @@ reading direction, no half of a surrogate pair, which no file can hold.
 import html as markup
 import re
 
+from markupsafe import Markup
+
 from plumbline.errors import visible
 
 LINE = re.compile(r"\s+")
@@ -39,9 +41,9 @@ def line(text: str) -> str:
     return LINE.sub(" ", visible(text)).strip()
 
 
-def html(text: object) -> str:
-    """For an element's content or a quoted attribute, in HTML and in SVG."""
-    return markup.escape(visible(str(text)), quote=True)
+def html(text: object) -> Markup:
+    """For an element's content or a quoted attribute, in HTML and in SVG; templates give all values to it."""
+    return text if isinstance(text, Markup) else Markup(markup.escape(visible(str(text)), quote=True))  # noqa: S704
 
 
 def clip(text: str, limit: int) -> tuple[str, int]:

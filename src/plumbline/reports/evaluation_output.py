@@ -17,9 +17,9 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.figures import ACCURACY, RIGHT
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.summary import detail
-from plumbline.reports.page import Section, is_page, page, paragraph
-from plumbline.reports.sections.replays import HEADING, filmstrips
-from plumbline.reports.tables import Cell, Column, Row, Table, recorded
+from plumbline.reports.page import Section, is_page, page
+from plumbline.reports.sections import replayed
+from plumbline.reports.tables import Cell, Column, N, Row, Table, recorded
 from plumbline.reports.terminal import detail_tables, tasks_tables
 from plumbline.runs import claims
 from plumbline.runs.evaluations import is_evaluation, write_evaluation
@@ -82,7 +82,7 @@ def _figures(summary: Values) -> Table:
     titles, limits = summary["titles"], summary["limits"]
     columns = [
         Column("source", "Answers from"),
-        Column("n", "n", "count"),
+        N,
         *(Column(key, title, "interval") for key, title in titles.items()),
     ]
     if limits:
@@ -114,7 +114,7 @@ def _breakdown(summary: Values, what: str) -> Table:
     floors: Mapping[str, float] = summary["floors"] if values.keys() <= summary["floors"].keys() else {}
     columns = (
         Column(what, what.capitalize()),
-        Column("n", "n", "count"),
+        N,
         *(Column(key, titles[key], "interval") for key in keys),
         *((Column("floor", "Best control", "number", 3),) if floors else ()),
     )
@@ -139,7 +139,7 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
         Section(table.name, table.name.replace("by-", "By "), table.to_html(limit=200)) for table in tables[1:]
     ]
     if replays:
-        sections.append(Section("replays", HEADING, paragraph(RULE) + filmstrips(replays)))
+        sections.append(replayed({RULE: replays}))
     return page(f"{title} · Plumbline", sections)
 
 

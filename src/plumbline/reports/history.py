@@ -11,11 +11,26 @@ from plumbline.evaluation.history import Lineage, Member, Result
 from plumbline.evaluation.pairing import Pairing
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
-from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
-from plumbline.reports.escaping import html
-from plumbline.reports.page import Section, figure, key, page, paragraph
-from plumbline.reports.tables import Cell, Column, Row, Table
-from plumbline.reports.terminal import rich_table
+from plumbline.reports.charts import DotRow, Mark, Reference, dot_chart
+from plumbline.reports.page import Figure, page, section
+from plumbline.reports.tables import (
+    AFTER,
+    BEFORE,
+    CEILING,
+    DIFFERENCE,
+    FLOOR,
+    MODE,
+    REWARD,
+    RUN,
+    SPLIT,
+    STAGE,
+    TASK,
+    Cell,
+    Column,
+    N,
+    Row,
+    Table,
+)
 from plumbline.runs.lineage import in_words
 from plumbline.storage import dumps
 
@@ -26,6 +41,8 @@ FEW = 3
 """Changes of a recipe that a row names; the page and the JSON have all."""
 MOST = 60
 """Rows of a chart."""
+NUMBER, ASKED = Column("at", "#"), Column("asked", "Asked")
+P_HOLM, DETECTS = Column("p_holm", "p (Holm)", "p"), Column("detectable", "Detects", "number")
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
@@ -41,7 +58,7 @@ def history_tables(found: Lineage) -> list[Table]:
 def runs_table(found: Lineage) -> Table:
     """Each run: what it began from, when, how long, how far, how it ended, and what it has otherwise than before."""
     columns = (
-        Column("run", "Run"),
+        RUN,
         Column("from", "Began from"),
         Column("began", "Began"),
         Column("trained", "Trained for"),
@@ -50,8 +67,7 @@ def runs_table(found: Lineage) -> Table:
         Column("changed", "Otherwise than before"),
     )
     rows = tuple(Row(_run_cells(member), "head" if not member.depth else "") for member in found.members)
-    caption = "Runs by lineage; times are UTC, and of training as recorded"
-    return Table("runs", caption, columns, rows)
+    return Table("runs", "Runs by lineage; times are UTC, and of training as recorded", columns, rows)
 
 
 def _run_cells(member: Member) -> tuple[Cell, ...]:
@@ -82,44 +98,22 @@ def _short_of(member: Member, stage: str) -> bool:
 
 def results_table(found: Lineage) -> Table:
     """What each run's last stage came to, by task, split and mode, between floor and ceiling."""
-    columns = (
-        Column("run", "Run"),
-        Column("task", "Task"),
-        Column("split", "Split"),
-        Column("mode", "Asked"),
-        Column("stage", "Stage"),
-        Column("n", "n", "count"),
-        Column("reward", "Reward", "interval"),
-        Column("floor", "Floor", "number"),
-        Column("ceiling", "Ceiling", "number"),
-        Column("rubric", "Rubric"),
-    )
-    rows = [Row(_result_cells(member, result)) for member in found.members for result in member.results]
-    return Table("results", "Mean reward after the last stage [95 % interval]", columns, tuple(rows))
-
-
-def _result_cells(member: Member, one: Result) -> tuple[Cell, ...]:
-    said = (member.name, one.task, one.split, one.mode, one.stage, one.reward.n, one.reward)
-    return (*said, one.floor, one.ceiling, one.rubric)
+    rows = []
+    for member in found.members:
+        for one in member.results:
+            asked = (member.name, one.task, one.split, one.mode, one.stage)
+            rows.append((*asked, one.reward.n, one.reward, one.floor, one.ceiling, one.rubric))
+    columns = (RUN, TASK, SPLIT, MODE, STAGE, N, REWARD, FLOOR, CEILING, Column("rubric", "Rubric"))
+    return Table.of("results", "Mean reward after the last stage [95 % interval]", columns, rows)
 
 
 def comparisons_table(found: Lineage) -> Table:
     """Each run against the one before it, on the same examples; what is not comparable says why."""
-    columns = (
-        Column("run", "Run"),
-        Column("against", "Against"),
-        Column("asked", "Asked"),
-        Column("before", "Before", "number"),
-        Column("after", "After", "number"),
-        Column("difference", "Difference", "change"),
-        Column("p_holm", "p (Holm)", "p"),
-        Column("says", "Says"),
-        Column("detectable", "Detects", "number"),
-        Column("n", "n", "count"),
-        Column("p", "p", "p"),
-    )
-    rows = tuple(Row(_pairing_cells(one, found)) for one in found.pairings)
-    return Table("comparisons", f"Differences on the same examples. {about(found)}", columns, rows)
+    named = (RUN, Column("against", "Against"), ASKED)
+    tested = (BEFORE, AFTER, DIFFERENCE, P_HOLM, Column("says", "Says"), DETECTS, N, Column("p", "p", "p"))
+    rows = (_pairing_cells(one, found) for one in found.pairings)
+    caption = f"Differences on the same examples. {about(found)}"
+    return Table.of("comparisons", caption, (*named, *tested), rows)
 
 
 def about(found: Lineage) -> str:
@@ -153,13 +147,13 @@ def says(one: Pairing, found: Lineage) -> str:
 
 def changes_table(found: Lineage) -> Table:
     """Every key of the recipes that differs from the run that a run is compared with."""
-    columns = (Column("run", "Run"), Column("key", "Key"), Column("before", "Before"), Column("after", "Now"))
-    rows = tuple(
-        Row((f"{member.name} (than {member.against})", key, _value(old), _value(new)))
+    columns = (RUN, Column("key", "Key"), Column("before", "Before"), Column("after", "Now"))
+    rows = (
+        (f"{member.name} (than {member.against})", key, _value(old), _value(new))
         for member in found.members
         for key, old, new in member.changes
     )
-    return Table("changes", "What the recipes have otherwise", columns, rows)
+    return Table.of("changes", "What the recipes have otherwise", columns, rows)
 
 
 def _value(value: Any) -> str | None:
@@ -173,9 +167,12 @@ def history_terminal(found: Lineage) -> RenderableType:
     """What a terminal of 80 columns holds: runs have numbers, and what needs words stands below the tables."""
     number = {member.name: f"#{at}" for at, member in enumerate(found.members, 1)}
     tested = [one for one in found.pairings if one.paired is not None]
-    parts: list[RenderableType] = [rich_table(_narrow_runs(found, number)), rich_table(_narrow_results(found, number))]
+    parts: list[RenderableType] = [
+        _narrow_runs(found, number).to_rich(),
+        _narrow_results(found, number).to_rich(),
+    ]
     if tested:
-        parts += [rich_table(_narrow_comparisons(found, tested, number)), Text(f"{about(found)}.\n", style="dim")]
+        parts += [_narrow_comparisons(found, tested, number).to_rich(), Text(f"{about(found)}.\n", style="dim")]
     words = [
         f"{number[member.name]} has otherwise than {number[member.against]}: {in_words(member.changes)}"
         for member in found.members
@@ -183,22 +180,16 @@ def history_terminal(found: Lineage) -> RenderableType:
     ]
     for one in found.pairings:
         if (said := says(one, found)) not in {*SAYS.values(), OTHER_SEED}:
-            words.append(f"{_who(one, number)}, {one.asked}: {said}")
+            words.append(f"{number[one.run]} against {number.get(one.against, one.against)}, {one.asked}: {said}")
     wrong = [f"{member.name}: {what}" for member in found.members for what in member.problems]
     wrong += [f"{place}: {what}" for place, what in found.others.items()]
     return Group(*parts, *(Text(visible(one)) for one in words), *(Text(visible(one), style="yellow") for one in wrong))
 
 
-def _who(one: Pairing, number: Mapping[str, str]) -> str:
-    return f"{number[one.run]} against {number.get(one.against, one.against)}"
-
-
 def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
     """Those of `runs_table`; of runs and evaluations that are compared by name, their names."""
-    columns: tuple[Column, ...] = (Column("at", "#"), Column("run", "Run"))
     if not found.lineage:
-        return Table("runs", "", columns, tuple(Row((number[one.name], one.name)) for one in found.members))
-    columns += (Column("from", "From"), Column("began", "Began"), Column("long", "Trained"), Column("status", "Status"))
+        return Table.of("runs", "", (NUMBER, RUN), ((number[one.name], one.name) for one in found.members))
     rows = []
     for member in found.members:
         name, origin, began, trained, steps, status, _ = _run_cells(member)
@@ -206,27 +197,21 @@ def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
             run = member.origin.run
             origin = f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
         said = f"{status} ({steps})" if steps else status
-        rows.append(Row((number[member.name], name, origin, str(began or "")[5:], trained, said)))
-    return Table("runs", "", columns, tuple(rows))
+        rows.append((number[member.name], name, origin, str(began or "")[5:], trained, said))
+    named = (Column("from", "From"), Column("began", "Began"), Column("long", "Trained"), Column("status", "Status"))
+    return Table.of("runs", "", (NUMBER, RUN, *named), rows)
 
 
 def _narrow_results(found: Lineage, number: Mapping[str, str]) -> Table:
-    columns = (
-        Column("at", "#"),
-        Column("asked", "Asked"),
-        Column("n", "n", "count"),
-        Column("reward", "Reward [95 %]", "interval"),
-        Column("floor", "Floor", "number"),
-        Column("ceiling", "Ceiling", "number"),
-    )
     tasks = len({one.task for member in found.members for one in member.results}) > 1
     rows = []
     for member in found.members:
         for one in member.results:
             early = [f"(after {one.stage})"] if one.stage != _last_stage(member) else []
             asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
-            rows.append(Row((number[member.name], asked, one.reward.n, one.reward, one.floor, one.ceiling)))
-    return Table("results", "", columns, tuple(rows))
+            rows.append((number[member.name], asked, one.reward.n, one.reward, one.floor, one.ceiling))
+    reward = Column("reward", "Reward [95 %]", "interval")
+    return Table.of("results", "", (NUMBER, ASKED, N, reward, FLOOR, CEILING), rows)
 
 
 def _last_stage(member: Member) -> str | None:
@@ -237,14 +222,13 @@ def _last_stage(member: Member) -> str | None:
 
 
 def _narrow_comparisons(found: Lineage, tested: Sequence[Pairing], number: Mapping[str, str]) -> Table:
-    columns = (Column("who", "Run"), Column("asked", "Asked"), *comparisons_table(found).columns[3:6])
-    columns += (Column("p_holm", "p (Holm)", "p"), Column("detectable", "Detects", "number"))
     rows = []
     for one in tested:
         _, _, asked, before, after, difference, p, _, least, _, _ = _pairing_cells(one, found)
         start = number.get(one.against, "start")
         style = {"rise": "green", "fall": "red", "same": ""}[one.direction]
         rows.append(Row((f"{number[one.run]}-{start}", asked, before, after, difference, p, least), style))
+    columns = (RUN, ASKED, BEFORE, AFTER, DIFFERENCE, P_HOLM, DETECTS)
     return Table("comparisons", "", columns, tuple(rows))
 
 
@@ -258,20 +242,17 @@ def history_page(found: Lineage, command: str) -> str:
         found: what is shown.
         command: that made it.
     """
-    shown = {table.name: table for table in history_tables(found)}
-    names = {"runs": "Runs", "results": "Results", "comparisons": "Differences", "changes": "Recipes"}
-    sections = [Section("top", "", f"<h1>{len(found.members)} runs</h1><pre>{html(command)}</pre>")]
-    for name, heading in names.items():
-        if name in shown:
-            charts = f'<div class="grid2">{"".join(_charts(found))}</div>' if name == "results" else ""
-            sections.append(Section(name, heading, charts + shown[name].to_html(limit=400)))
+    headings = {"runs": "Runs", "results": "Results", "comparisons": "Differences", "changes": "Recipes"}
+    sections = [section("top", "", "history_top", count=len(found.members), command=command)]
+    for table in history_tables(found):
+        figures = _figures(found) if table.name == "results" else []
+        sections.append(section(table.name, headings[table.name], "table", table=table, figures=figures))
     if found.others:
-        items = "".join(paragraph(f"{place}: {what}") for place, what in found.others.items())
-        sections.append(Section("others", "Other folders", items))
+        sections.append(section("others", "Other folders", others=found.others))
     return page("Runs · Plumbline", sections)
 
 
-def _charts(found: Lineage) -> list[str]:
+def _figures(found: Lineage) -> list[Figure]:
     """A figure for each task, split and rubric: rewards under two rubrics do not stand on one axis."""
     groups: dict[tuple[str, str, str], dict[str, list[Result]]] = {}
     for member in found.members:
@@ -280,12 +261,12 @@ def _charts(found: Lineage) -> list[str]:
             group.setdefault(member.name, []).append(one)
     several = len({rubric for *_, rubric in groups}) > 1
     return [
-        _chart(f"{task} {split}", f"rubric {rubric}" if several else "", runs)
+        _figure(f"{task} {split}", f"rubric {rubric}" if several else "", runs)
         for (task, split, rubric), runs in groups.items()
     ]
 
 
-def _chart(title: str, rubric: str, runs: dict[str, list[Result]]) -> str:
+def _figure(title: str, rubric: str, runs: dict[str, list[Result]]) -> Figure:
     rows = [DotRow(_tail(name), tuple(map(_mark, results))) for name, results in list(runs.items())[:MOST]]
     every = [one for results in runs.values() for one in results]
     label = f"{title}: reward by run; " + ", ".join(
@@ -293,11 +274,14 @@ def _chart(title: str, rubric: str, runs: dict[str, list[Result]]) -> str:
     )
     left = len(runs) - MOST
     marks = {one.mode: _mark(one) for one in every}
-    said = ["mean reward [95 %]", *(key(mark.style, mark.shape, mode) for mode, mark in marks.items())]
-    said += [html(text) for text in (rubric, f"{left} more below" if left > 0 else "") if text]
     bounds = [_reference(every, "floor"), _reference(every, "ceiling")]
-    references = [reference for reference in bounds if reference is not None]
-    return figure(title, " ".join(said), dot_chart(rows, label=label, references=references))
+    return Figure(
+        title=title,
+        about="mean reward [95 %]",
+        keys=tuple((mark.style, mark.shape, mode) for mode, mark in marks.items()),
+        more=" ".join(text for text in (rubric, f"{left} more below" if left > 0 else "") if text),
+        chart=dot_chart(rows, label=label, references=[one for one in bounds if one is not None]),
+    )
 
 
 def _tail(name: str) -> str:

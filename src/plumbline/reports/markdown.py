@@ -1,18 +1,30 @@
 """The report as Markdown, to paste into an issue or a model card: the verdict, the tables, the samples."""
 
-from collections.abc import Sequence
-
 from plumbline.reports import numbers
 from plumbline.reports.build_tables import all_tables
+from plumbline.reports.comparisons import RULE, Picked, select
 from plumbline.reports.escaping import clip, markdown, markdown_block
-from plumbline.reports.sections.changes import form_sentence
-from plumbline.reports.sections.checked import HEADING, alarms, check_facts
-from plumbline.reports.sections.handoff import NEXT, next_facts
-from plumbline.reports.sections.record import COMMANDS, environment, events, identity, tokens
-from plumbline.reports.sections.samples import golds_of, prompt_of
-from plumbline.reports.sections.strict import sentence
-from plumbline.reports.sections.top import CONTROL, progress, warning_lines
-from plumbline.reports.select_samples import RULE, Picked, select
+from plumbline.reports.sections import (
+    CHECKED,
+    COMMANDS,
+    CONTROL,
+    NEXT,
+    RECIPE,
+    Facts,
+    alarms,
+    check_facts,
+    environment,
+    events,
+    form_sentence,
+    golds_of,
+    identity,
+    next_facts,
+    progress,
+    prompt_of,
+    reading_sentence,
+    tokens,
+    warning_lines,
+)
 from plumbline.reports.tables import Table
 from plumbline.reports.verdict import Verdict, rise_sentences
 from plumbline.reports.view import View, name_of
@@ -32,13 +44,13 @@ def markdown_report(view: View, said: Verdict) -> str:
         blocks += [f"# Task: {markdown(one.task)}"] if one.task else []
         blocks += [block for table in all_tables(one) for block in _table(one, table)]
         blocks += _samples(one)
-    blocks += [f"## {HEADING}", *_facts(said_checks)] if (said_checks := check_facts(view)) else []
+    blocks += [f"## {CHECKED}", *_facts(said_checks)] if (said_checks := check_facts(view)) else []
     blocks += [f"## {NEXT}", *_facts(said_next)] if (said_next := next_facts(view)) else []
     blocks += [
         "## Time and tokens",
         *(_facts(tokens(view)) if view.timings else ["No timings have been recorded yet."]),
     ]
-    blocks += ["## Recipe", *_facts(identity(view)), markdown_block(clip(recipe.to_yaml(), 16_000)[0])]
+    blocks += ["## Recipe", *_facts(identity(view)), markdown_block(clip(recipe.to_yaml(), RECIPE)[0])]
     blocks += ["## Environment", *(_facts(environment(view)) or ["No environment has been recorded."])]
     blocks += ["## Events", *(_facts(events(view)) or ["None."])]
     blocks += ["## Make it again", markdown_block(COMMANDS)]
@@ -60,9 +72,9 @@ def _table(view: View, table: Table) -> list[str]:
     heading = f"## {HEADINGS[table.name]}" if table.name in HEADINGS else ""
     said: list[str] = []
     if table.name == "parse-modes":
-        said = [markdown(sentence(stage, evaluation)) for stage, evaluation in view.headline_evaluations]
-    if table.name == "parts" and (compared := view.headline_comparison()) is not None:
-        said = [markdown(form_sentence(compared))]
+        said = [markdown(reading_sentence(stage, evaluation)) for stage, evaluation in view.headline_evaluations]
+    if table.name == "parts":
+        said = [markdown(form_sentence(view.headline_comparison()))]
     if table.name == "rise":
         said = [markdown(line) for line in rise_sentences(view)]
     if table.name == "time":
@@ -70,7 +82,7 @@ def _table(view: View, table: Table) -> list[str]:
     return [heading, *said, table.to_markdown() if table.rows else f"No {table.name} to show yet."]
 
 
-def _facts(pairs: Sequence[tuple[str, str]]) -> list[str]:
+def _facts(pairs: Facts) -> list[str]:
     return ["\n".join(f"- **{markdown(name)}**: {markdown(value)}" for name, value in pairs)] if pairs else []
 
 

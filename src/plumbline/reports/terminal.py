@@ -1,17 +1,14 @@
 """Evaluations and comparisons as tables for a terminal."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.errors import visible
 from plumbline.evaluation.figures import REWARD, TITLES
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports import tables
 from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.run import Run
@@ -133,69 +130,6 @@ def _coverage(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield f"mean with the {covered['missing']} missing as 0", f"{covered['mean_missing_as_0']:.3f}", "bold"
     if covered["train_rows"]:
         yield "answers to training rows", str(covered["train_rows"]), "red"
-
-
-def rich_table(table: tables.Table) -> RenderableType:
-    """A table as a report has it; where a terminal is narrow, its texts are broken and its numbers are not."""
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for column in table.columns:
-        text = column.kind == "text"
-        shown.add_column(column.title, justify="left" if text else "right", no_wrap=not text, overflow="fold")
-    for row in table.rows:
-        pairs = zip(table.columns, row.cells, strict=True)
-        cells = [visible(tables.cell_text(column, cell)) for column, cell in pairs]
-        shown.add_row(*map(Text, cells), style=row.style)
-    return shown
-
-
-def _figures(title: str, first: str, columns: Sequence[str]) -> Table:
-    """A table of whose columns only the first is broken where a terminal is narrow."""
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column(first, overflow="fold")
-    for name in columns:
-        table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
-    return table
-
-
-def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """A sweep's outcomes, one row for each run and mode; on 80 columns only the variants' names are broken."""
-    title = f"last stage against the one before, on {next(row['split'] for row in rows if 'split' in row)}"
-    table = _figures(title, "variant", ("asked", "before", "after", "difference [95 %]", "p", "n", "last KL"))
-    for row in rows:
-        if "error" in row:
-            table.add_row(row["variant"], Text(f"failed: {row['error'].splitlines()[0]}", style="red"))
-        for mode, values in row.items():
-            if isinstance(values, dict):
-                table.add_row(
-                    row["variant"],
-                    mode,
-                    f"{values['before']:.3f}",
-                    f"{values['after']:.3f}",
-                    f"{Interval(values['difference'], values['low'], values['high'], values['n']):+.3f}",
-                    f"{values['p_value']:.4f}",
-                    str(values["n"]),
-                    "-" if row["kl"] is None else f"{row['kl']:.4f}",
-                )
-    return table
-
-
-def seeds_table(summed: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """What seeds came to together (n counts seeds) and each by itself (n counts examples)."""
-    table = _figures(
-        "over seeds: the mean of their differences, with Student's interval; below it each seed's own",
-        "variant",
-        ("asked", "seed", "before", "after", "difference [95 %]", "n"),
-    )
-    for one in summed:
-        for seed, values in {"all": one, **one["seeds"]}.items():
-            ends = (values["low"], values["high"])
-            change = f"{values['difference']:+.3f}"
-            if None not in ends:
-                change = f"{Interval(values['difference'], *ends, values['n']):+.3f}"
-            cells = (f"{values['before']:.3f}", f"{values['after']:.3f}", change, str(values["n"]))
-            style = "bold" if seed == "all" else ""
-            table.add_row(one["variant"], one["asked"], str(seed), *cells, style=style)
-    return table
 
 
 def run_summary(run: Run) -> RenderableType:

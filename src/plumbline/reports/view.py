@@ -198,6 +198,11 @@ class View:
         """The evaluation after a stage."""
         return self.evaluations.get(EvaluationKey(stage, split, mode))
 
+    def final_keys(self, split: str) -> list[EvaluationKey]:
+        """The evaluations after each stage on a split, in the order of training, greedy first."""
+        keys = [EvaluationKey(stage, split, mode) for stage in self.stages for mode in self.modes(split)]
+        return [key for key in keys if key in self.evaluations]
+
     @cached_property
     def _summaries(self) -> dict[EvaluationKey, dict[str, Any]]:
         return {}

@@ -5,19 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from plumbline.records import Example
+from plumbline.reports import sections
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.markdown import markdown_report
 from plumbline.reports.page import Section, page
-from plumbline.reports.sections.changes import breakdown, parts
-from plumbline.reports.sections.checked import checked
-from plumbline.reports.sections.curves import curves
-from plumbline.reports.sections.handoff import handoff
-from plumbline.reports.sections.record import cost, record
-from plumbline.reports.sections.replays import replays
-from plumbline.reports.sections.results import results
-from plumbline.reports.sections.samples import samples
-from plumbline.reports.sections.strict import strict
-from plumbline.reports.sections.top import top
 from plumbline.reports.verdict import Verdict, run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.claims import check_links
@@ -61,12 +52,12 @@ def html_report(view: View, said: Verdict) -> str:
         for one in view.tasks
         for section in _of_task(one)
     ]
-    body = [*body, curves(view)] if view.tasks else _of_task(view)
-    sections = [top(view, said), *body, *checked(view), *handoff(view), cost(view), record(view)]
-    return page(f"{view.run.recipe.name} · Plumbline", sections)
+    body = [*body, sections.curves(view)] if view.tasks else _of_task(view)
+    said_of_run = [*sections.checked(view), *sections.handoff(view), sections.cost(view), sections.record(view)]
+    return page(f"{view.run.recipe.name} · Plumbline", [sections.top(view, said), *body, *said_of_run])
 
 
 def _of_task(view: View) -> list[Section]:
     """What is said of one task; its own figures and replays are there where there are any."""
-    compared = [results(view), curves(view), strict(view), parts(view)]
-    return [*compared, *breakdown(view), samples(view), *replays(view)]
+    compared = [sections.results(view), sections.curves(view), sections.strict(view), sections.parts(view)]
+    return [*compared, *sections.breakdown(view), sections.samples(view), *sections.replays(view)]
