@@ -11,7 +11,7 @@ from rich.console import Console
 from plumbline.cli.main import main
 from plumbline.errors import EngineError, RecipeError, TrainingStopped
 from plumbline.evaluation.statistics import t_interval, t_quantile
-from plumbline.reports.sweep_page import seeds_terminal, sweep_table
+from plumbline.reports.several import seeds_terminal, sweep_table
 from plumbline.training.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
 
 RECIPE = """

@@ -200,7 +200,7 @@ def _report(job: "Job", outcome: "Outcome", as_json: bool) -> None:
         print_json(found)
         return
     if outcome.ended == "succeeded" and folder is not None:
-        from plumbline.reports.terminal import run_summary
+        from plumbline.reports.write import run_summary
         from plumbline.runs.run import Run
 
         print_tables(run_summary(Run.read(folder)), wrap=False)

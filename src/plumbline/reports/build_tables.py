@@ -16,32 +16,13 @@ from plumbline.reports.comparisons import (
     rescued,
     reward_reading,
 )
-from plumbline.reports.tables import (
-    AFTER,
-    BEFORE,
-    CEILING,
-    DIFFERENCE,
-    FLOOR,
-    MODE,
-    REWARD,
-    SKILL,
-    SPLIT,
-    STAGE,
-    TASK,
-    Cell,
-    Column,
-    N,
-    Row,
-    Table,
-    recorded,
-)
+from plumbline.reports.tables import Cell, Column, Row, Table, recorded
 from plumbline.reports.view import View, name_of
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
-STAGES = Column("stages", "Stages")
 SIDES = (Column("before", "Before", "interval"), Column("after", "After", "interval"))
 COUNTS = (Column("wins", "Better", "count"), Column("losses", "Worse", "count"), Column("ties", "Equal", "count"))
-P, P_HOLM = Column("p", "p", "p"), Column("p", "p (Holm)", "p")
+P_HOLM = Column("p", "p (Holm)", "p")
 
 
 def all_tables(view: View) -> list[Table]:
@@ -63,7 +44,7 @@ def all_tables(view: View) -> list[Table]:
 
 def tasks(view: View) -> Table:
     """What the verdict compares, a row for each task; at the end the mean of the tasks' means."""
-    columns = (TASK, STAGES, SPLIT, MODE, N, BEFORE, AFTER, DIFFERENCE, P, FLOOR, CEILING, SKILL)
+    bounds = ("floor", "ceiling", "skill")
     rows, means = [], []
     for one in view.tasks:
         if (compared := one.headline_comparison()) is None:
@@ -72,14 +53,14 @@ def tasks(view: View) -> Table:
         n, before, after, difference, p, *_ = _change(compared.reward)
         means.append((before.mean, after.mean))
         summary = one.summary(EvaluationKey(compared.after, compared.split, compared.mode))
-        bounds = [summary.get(key) for key in ("floor", "ceiling", "skill")]
         asked = (one.task, _stages(compared), compared.split, compared.mode)
-        rows.append(Row((*asked, n, *means[-1], difference, p, *bounds)))
+        rows.append(Row((*asked, n, *means[-1], difference, p, *map(summary.get, bounds))))
     if len(means) == len(rows):
         first, last = (sum(values) / len(means) for values in zip(*means, strict=True))
         rows.append(Row(("mean of the tasks' means", *[None] * 4, first, last, *[None] * 5), "reference"))
     caption = "Mean reward by task, the last stage against the one before [95 % interval]; each task has its own rubric"
-    return Table("tasks", caption, columns, tuple(rows))
+    columns = ("task", "stages", "split", "mode", "n", "before", "after", "difference", "p", *bounds)
+    return Table.of("tasks", caption, columns, rows)
 
 
 def _stages(compared: Comparison) -> str:
@@ -96,14 +77,14 @@ def results(view: View, splits: Sequence[str]) -> Table:
     named = reward_reading(evaluations)
     readings = [name for name in reading_names(evaluations) if name != named]
     several = len(splits) != 1
-    columns = (
+    columns: tuple[str | Column, ...] = (
         Column("source", "Answers from"),
-        *([SPLIT] if several else []),
-        MODE,
-        N,
+        *(["split"] if several else []),
+        "mode",
+        "n",
         Column("reward", f"Reward ({named})" if named else "Reward", "interval"),
         *(Column(name, name.capitalize(), "interval") for name in readings),
-        SKILL,
+        "skill",
         Column("nonzero", "Nonzero", "share"),
         Column("truncated", "Truncated", "share"),
         Column("tokens", "Tokens", "number", 1),
@@ -119,7 +100,7 @@ def results(view: View, splits: Sequence[str]) -> Table:
         cells += [summary.get("skill"), summary["nonzero_rate"], summary["truncated"], summary["mean_tokens"]]
         rows.append(Row((*cells, summary["failures"]), "reference" if is_reference else ""))
     where = "by split" if several else f"on {splits[0]}"
-    return Table("results", f"Mean reward {where} [95 % interval], with floor and ceiling", columns, tuple(rows))
+    return Table.of("results", f"Mean reward {where} [95 % interval], with floor and ceiling", columns, rows)
 
 
 def _source(view: View, key: EvaluationKey) -> str:
@@ -146,7 +127,7 @@ def differences(view: View, splits: Sequence[str]) -> Table:
                     rows.append((name, split, mode, cells[0], cells[1].mean, cells[2].mean, *cells[3:]))
                 elif result is not None:
                     rows.append((f"{name}: not comparable, {result.cause}", split, mode, *[None] * 8))
-    columns = (STAGES, SPLIT, MODE, N, BEFORE, AFTER, DIFFERENCE, P, *COUNTS)
+    columns = ("stages", "split", "mode", "n", "before", "after", "difference", "p", *COUNTS)
     return Table.of("differences", "Paired differences of the same examples [95 % interval]", columns, rows)
 
 
@@ -167,12 +148,12 @@ def _changes(name: str, title: str, changed: Sequence[tuple[Comparison, Sequence
     caption = f"Reward by {title.lower()}"
     if compared := sorted({f"{_stages(one)}, {one.mode}" for one, _ in changed}):
         caption += f", {' and '.join(compared)} [95 % interval]"
-    first = (Column(title.lower(), title), *([SPLIT] if split else []))
+    first: list[str | Column] = [Column(title.lower(), title), *(["split"] if split else [])]
     rows: list[tuple[Cell, ...]] = []
     for one, changes in changed:
         where = (one.split,) if split else ()
         rows += [(change.name or "(none)", *where, *_change(change)) for change in changes]
-    return Table.of(name, caption, (*first, N, *SIDES, DIFFERENCE, P_HOLM, *COUNTS), rows)
+    return Table.of(name, caption, (*first, "n", *SIDES, "difference", P_HOLM, *COUNTS), rows)
 
 
 def rise(view: View) -> Table:
@@ -184,7 +165,7 @@ def rise(view: View) -> Table:
         named = [("reward", one.reward)]
         named += [(figure.title, changes[figure.part]) for figure in figures if figure.part in changes]
         rows += [(one.split, name, _stages(one), *_change(change)[:5]) for name, change in named]
-    columns = (SPLIT, Column("figure", "Figure"), STAGES, N, *SIDES, DIFFERENCE, P)
+    columns = ("split", Column("figure", "Figure"), "stages", "n", *SIDES, "difference", "p")
     return Table.of("rise", "The first stage against the last, by split [95 % interval]", columns, rows)
 
 
@@ -198,7 +179,7 @@ def breakdown(view: View, compared: Sequence[Comparison]) -> Table:
             kinds = one.kinds(headline.prefix)
             named += [(headline.breakdown, change.name.removeprefix(headline.prefix), change) for change in kinds]
         rows += [(one.split, what, name or "(none)", *_change(change)[:5]) for what, name, change in named]
-    columns = (SPLIT, Column("by", "By"), Column("name", "Name"), N, *SIDES, DIFFERENCE, P_HOLM)
+    columns = ("split", Column("by", "By"), Column("name", "Name"), "n", *SIDES, "difference", P_HOLM)
     return Table.of("breakdown", "The first stage against the last, by split and kind [95 % interval]", columns, rows)
 
 
@@ -216,7 +197,7 @@ def parse_modes(view: View) -> Table:
     """How answers had to be read, and what strict and lenient reading pay for them, before and after."""
     columns = (
         Column("how", "Read as"),
-        STAGE,
+        "stage",
         Column("n", "Answers", "count"),
         Column("share", "Share", "share"),
         Column(STRICT, "Strict reward", "interval"),
@@ -239,7 +220,7 @@ def parse_modes(view: View) -> Table:
             cells = (how, name_of(stage), len(judged), len(judged) / n if n else None, *pays, *lost)
             rows.append(Row(cells, "reference" if judged is evaluation.rows else ""))
     where = f" ({view.headline[1]}, {view.headline[0]})" if view.headline else ""
-    return Table("parse-modes", f"How answers were read{where}", columns, tuple(rows))
+    return Table.of("parse-modes", f"How answers were read{where}", columns, rows)
 
 
 def _reading(rows: Sequence[Judged], name: str) -> Interval | None:
@@ -257,7 +238,7 @@ def curve(view: View) -> Table:
         for (split, mode), points in view.inside().items()
         for step, evaluation in points
     )
-    columns = (Column("step", "Step", "count"), SPLIT, MODE, N, REWARD)
+    columns = (Column("step", "Step", "count"), "split", "mode", "n", "reward")
     return Table.of("curve", "Evaluations during RL [95 % interval]", columns, rows)
 
 
@@ -294,7 +275,7 @@ def time(view: View) -> Table:
     )
     columns = (
         Column("work", "Work"),
-        STAGE,
+        "stage",
         Column("seconds", "Seconds", "number", 1),
         Column("share", "Share", "share"),
     )

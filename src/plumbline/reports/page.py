@@ -1,5 +1,6 @@
 """Pages: data in templates. A page is one file, without a script or the network (its own policy forbids both)."""
 
+import html as markup
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from plumbline.errors import visible
 from plumbline.reports import numbers
-from plumbline.reports.escaping import clip, html
 from plumbline.storage import open_regular
 
 if TYPE_CHECKING:
@@ -75,19 +76,30 @@ def render(name: str, **values: object) -> str:
 
 
 def read_template(name: str) -> str:
-    """A template as one line: between elements that stand on lines of their own there is no space."""
-    lines = files(__package__).joinpath("templates", name).read_text(encoding="utf-8").splitlines()
-    return "".join(map(str.strip, lines))
+    """A template. One of HTML is a single line: between elements that stand on lines of their own there is no space."""
+    text = files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+    return text if name.endswith(".md.j2") else "".join(map(str.strip, text.splitlines()))
 
 
 @cache
 def _environment() -> "Environment":
     import jinja2  # commands that make no page start without it
 
+    @jinja2.pass_context
+    def escaped(context: jinja2.runtime.Context, value: object) -> Markup:
+        if isinstance(value, Markup):
+            return value
+        return Markup(markdown(str(value))) if str(context.name).endswith(".md.j2") else html(value)  # noqa: S704
+
     made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(read_template), autoescape=True, finalize=html, undefined=jinja2.StrictUndefined
+        loader=jinja2.FunctionLoader(read_template),
+        autoescape=True,
+        finalize=escaped,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    made.filters |= {"c": coordinate, "typeset": typeset, "minus": minus, "clipped": clipped}
+    made.filters |= {"c": coordinate, "typeset": typeset, "minus": minus, "clipped": clipped, "code": code}
     made.globals |= {"numbers": numbers, "clip": clip, "zip": zip}
     return made
 
@@ -107,6 +119,89 @@ def clipped(text: str, limit: int) -> str:
     return clip(text, limit)[0]
 
 
+def code(text: str, limit: int | None = None) -> str:
+    """A code block of Markdown; a text that is longer than `limit` is clipped, and what is left out is counted."""
+    shown, left = (text, 0) if limit is None else clip(text, limit)
+    return Markup(markdown_block(shown + (f"\n… {left:,} more characters" if left else "")))  # noqa: S704
+
+
 def minus(text: str) -> str:
     """A real minus sign before digits."""
     return text.replace("-", "\u2212")
+
+
+# -- escaping ----------------------------------------------------------------------------------------------------
+# Text from models, recipes and records is hostile until it is escaped: one function for each place it goes to. Every
+# one makes it harmless to show (`errors.visible`): no control characters, no marks that turn the reading direction,
+# no half of a surrogate pair, which no file can hold.
+
+LINE = re.compile(r"\s+")
+MARKDOWN = re.compile(r"([\\`*_|~#$]|\[(?![-+]?\d)|(?<!\d)\]|\](?=[(\[:]))")
+"""What is escaped; the brackets of an interval are left as they are, unless what follows could make them a link."""
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "[": "{[}",  # at the start of a row it would be read as an option of the row before
+    "]": "{]}",
+    "*": "{*}",
+    "\u2192": r"$\to$",
+}
+
+
+def line(text: str) -> str:
+    """Visible text on one line."""
+    return LINE.sub(" ", visible(text)).strip()
+
+
+def html(text: object) -> Markup:
+    """For an element's content or a quoted attribute, in HTML and in SVG."""
+    return Markup(markup.escape(visible(str(text)), quote=True))  # noqa: S704
+
+
+def clip(text: str, limit: int) -> tuple[str, int]:
+    """The beginning of a text whose HTML is at most `limit` bytes, and how many characters are left out."""
+    if len(text) * 12 <= limit:  # no character needs more
+        return text, 0
+    size = 0
+    for index, character in enumerate(text):
+        size += len(html(character).encode())
+        if size > limit:
+            return text[:index], len(text) - index
+    return text, 0
+
+
+def markdown(text: str) -> str:
+    """For a line or a table cell: nothing in it is a link, a picture, a tag or a column."""
+    escaped = markup.escape(line(text), quote=False).replace("&lt; ", "< ")  # no tag begins with a space
+    return MARKDOWN.sub(r"\\\1", escaped)
+
+
+def markdown_block(text: str) -> str:
+    """A code block; its fence is longer than any row of backticks in the text."""
+    shown = visible(text)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{shown}\n{fence}"
+
+
+def latex(text: str) -> str:
+    """For a cell of a LaTeX table."""
+    return "".join(LATEX.get(character, character) for character in line(text))
+
+
+def csv(text: str) -> str:
+    """For a cell of a CSV file: what a spreadsheet would run as a formula begins with an apostrophe."""
+    shown = visible(text)
+    return f"'{shown}" if shown.lstrip()[:1] in {*"=+-@\uff1d\uff0b\uff0d\uff20"} or shown[:1] == "\t" else shown

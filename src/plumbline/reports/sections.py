@@ -17,43 +17,11 @@ from plumbline.evaluation.replays import RULE as REPLAYED
 from plumbline.evaluation.statistics import Interval, skill
 from plumbline.policies.options import PretrainedModel
 from plumbline.records import Evaluation, Judged
-from plumbline.reports import build_tables, numbers
-from plumbline.reports.charts import (
-    SHORT,
-    SMALL,
-    UNIT,
-    DotRow,
-    Layer,
-    Level,
-    Line,
-    Mark,
-    Points,
-    Reference,
-    Share,
-    Values,
-    dot_chart,
-    line_chart,
-    numbers_of,
-    share_chart,
-    smoothed,
-    smoothing_window,
-    wide_chart,
-)
-from plumbline.reports.comparisons import (
-    LENIENT,
-    RULE,
-    STRICT,
-    Change,
-    Comparison,
-    has_both,
-    reading_names,
-    rescued,
-    reward_reading,
-    select,
-)
-from plumbline.reports.escaping import clip
+from plumbline.reports import build_tables, charts, comparisons, numbers
+from plumbline.reports.charts import DotRow, Layer, Mark, Values
+from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, rescued
 from plumbline.reports.findings import counted, remedies
-from plumbline.reports.page import Figure, Section, minus, section
+from plumbline.reports.page import Figure, Section, clip, minus, render, section
 from plumbline.reports.tables import Column, Table
 from plumbline.reports.verdict import Verdict, rise_sentences
 from plumbline.reports.view import View, name_of
@@ -142,7 +110,7 @@ def _cards(view: View) -> Iterator[Card]:
         ends = f"0 is the best control ({numbers.fixed(floor)}), 1 the oracle ({numbers.fixed(ceiling)})"
         yield "Skill", numbers.fixed(summary["skill"], 2), f"[{low}, {high}]; {ends}"
     evaluations = [evaluation for _, evaluation in view.headline_evaluations]
-    if evaluations and all(map(has_both, evaluations)):
+    if evaluations and all(map(comparisons.has_both, evaluations)):
         counts = [rescued(evaluation.rows, evaluation.form) for evaluation in evaluations]
         under = f"of {numbers.count(counts[-1].n)} answers earn something leniently and 0 strictly"
         right = [numbers.count(one.right) for one in counts if one.right is not None]
@@ -185,8 +153,8 @@ def _rewards(view: View, split: str) -> Figure:
     """The reward by stage and mode; beside it what another reading pays, and the best control and the oracle."""
     keys = view.final_keys(split)
     evaluations = [view.evaluations[key] for key in keys]
-    named = reward_reading(evaluations)
-    second = next((n for n in (STRICT, LENIENT) if n in reading_names(evaluations) and n != named), None)
+    named = comparisons.reward_reading(evaluations)
+    second = next((n for n in (STRICT, LENIENT) if n in comparisons.reading_names(evaluations) and n != named), None)
     rows, said = [], []
     for key, evaluation in zip(keys, evaluations, strict=True):
         label, reward = f"{name_of(key.stage)}, {key.mode}", view.reward(evaluation)
@@ -203,10 +171,10 @@ def _rewards(view: View, split: str) -> Figure:
     keyed = [("c1", "circle", f"{named} reading, the reward" if named else "reward")]
     return Figure(
         title=f"Reward on {split}",
-        chart=dot_chart(
+        chart=charts.dot_chart(
             rows,
             label=f"Mean reward on {split} by stage: {'; '.join(said)}",
-            references=[Reference(reward, name) for name, reward in lines],
+            references=[charts.Reference(reward, name) for name, reward in lines],
         ),
         about=f"n = {', '.join(map(numbers.count, counts))}; bars are 95 % intervals.",
         keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
@@ -234,10 +202,10 @@ LOSS = Metric("train/loss", "Loss", "its size says little; jumps do")
 GRADIENT = Metric("train/grad_norm", "Gradient norm", "before clipping")
 RATE = Metric("train/learning_rate", "Learning rate", "as applied")
 HEALTH = (
-    Metric("train/frac_reward_zero_std", "No signal", "share of groups whose rewards are all equal", UNIT),
+    Metric("train/frac_reward_zero_std", "No signal", "share of groups whose rewards are all equal", charts.UNIT),
     Metric("train/completion_length", "Completion length", "tokens, mean of the step's rollouts"),
-    Metric("train/frac_truncated", "Truncated", "share cut off by the limit", UNIT),
-    Metric("train/frac_failed", "Not judged", "share that the verifier broke on", UNIT),
+    Metric("train/frac_truncated", "Truncated", "share cut off by the limit", charts.UNIT),
+    Metric("train/frac_failed", "Not judged", "share that the verifier broke on", charts.UNIT),
     Metric("train/entropy", "Entropy", "nats a token, from the sampled tokens"),
     LOSS,
     GRADIENT,
@@ -276,7 +244,7 @@ def _trained(rows: Rows) -> Rows:
 
 
 def _series(rows: Rows, key: str) -> tuple[Values, Values]:
-    return numbers_of(row["step"] for row in rows), numbers_of(row.get(key) for row in rows)
+    return charts.numbers_of(row["step"] for row in rows), charts.numbers_of(row.get(key) for row in rows)
 
 
 def _reward(view: View, rows: Rows) -> Figure:
@@ -286,21 +254,21 @@ def _reward(view: View, rows: Rows) -> Figure:
     for points in list(inside.values())[:1]:  # floor and ceiling on the examples that are evaluated during training
         bounds = view.bounds(points[-1][1])
         if bounds.oracle is not None:
-            layers.append(Level(bounds.oracle.mean, f"oracle {numbers.fixed(bounds.oracle.mean)}"))
+            layers.append(charts.Level(bounds.oracle.mean, f"oracle {numbers.fixed(bounds.oracle.mean)}"))
         if bounds.floor is not None:
-            layers.append(Level(bounds.floor[1].mean, f"best control {numbers.fixed(bounds.floor[1].mean)}"))
-    layers += smoothed(steps, values, "c1", "train", band=True) if len(steps) else ()
+            layers.append(charts.Level(bounds.floor[1].mean, f"best control {numbers.fixed(bounds.floor[1].mean)}"))
+    layers += charts.smoothed(steps, values, "c1", "train", band=True) if len(steps) else ()
     notes = [_train_note(view, values)]
     for (split, mode), points in inside.items():
         style, shape = EVALUATED.get(mode, ("c4", "hollow"))
         intervals = [view.reward(evaluation) for _, evaluation in points]
         name = f"{split} {mode}" if len({other for other, _ in inside}) > 1 else mode
-        layers.append(Points([step for step, _ in points], intervals, style, name, shape))
+        layers.append(charts.Points([step for step, _ in points], intervals, style, name, shape))
         sizes = sorted({interval.n for interval in intervals})
         notes.append(f"{mode} answers to {', '.join(map(str, sizes))} examples of {split} with 95 % intervals")
     label = f"Reward in training and on held-out examples; in training {_ending(values) or 'not recorded'}"
     about = "; ".join(note for note in notes if note)
-    chart, narrow = wide_chart(layers, label)
+    chart, narrow = charts.wide_chart(layers, label)
     return Figure(title="Reward", about=f"{about[:1].upper() + about[1:]}.", chart=chart, narrow=narrow)
 
 
@@ -310,19 +278,19 @@ def _train_note(view: View, values: Values) -> str:
     rl = view.run.recipe.rl
     of = f" ({rl.prompts_per_step * rl.group_size} rollouts each)" if rl and view.whole is None else ""
     of += " (the mean of the tasks' means)" if view.tasks else ""
-    if np.isfinite(values).sum() < SHORT:
+    if np.isfinite(values).sum() < charts.SHORT:
         return f"train: means of single steps{of}"
-    window = smoothing_window(len(values))
+    window = charts.smoothing_window(len(values))
     return f"dots: means of single training steps{of}; line: mean of {window} steps with its 95 % band"
 
 
 def _parts_in_training(rows: Rows) -> list[Group]:
     prefix = "train/reward/"
     keys = list(dict.fromkeys(key for row in rows for key in row if key.startswith(prefix)))
-    metrics = [Metric(key, key.removeprefix(prefix), "", UNIT) for key in keys]
+    metrics = [Metric(key, key.removeprefix(prefix), "", charts.UNIT) for key in keys]
     drawn = _small_figures(rows, metrics[:MOST_PARTS], band=True)
     left = len(keys) - MOST_PARTS
-    about = _ends_note(rows) + (" Bands are 95 % intervals of the moving means." if len(rows) >= SHORT else "")
+    about = _ends_note(rows) + (" Bands are 95 % intervals of the moving means." if len(rows) >= charts.SHORT else "")
     more = f"{left} more parts are in metrics.jsonl." if left > 0 else ""
     return [("Parts of the reward in training", about, drawn, more)] if drawn else []
 
@@ -353,18 +321,18 @@ def _small_figures(rows: Rows, metrics: Sequence[Metric], *, band: bool = False)
         steps, values = _series(rows, metric.key)
         if not np.isfinite(values).any():
             continue
-        layers: tuple[Layer, ...] = (Line(steps, values, most=SMALL_POINTS),)
+        layers: tuple[Layer, ...] = (charts.Line(steps, values, most=SMALL_POINTS),)
         if metric is not RATE:
-            layers = smoothed(steps, values, band=band, most=SMALL_POINTS)
+            layers = charts.smoothed(steps, values, band=band, most=SMALL_POINTS)
         ending = _ending(values)
-        chart = line_chart(layers, label=f"{metric.title}: {ending}", size=SMALL, y_range=metric.y_range)
+        chart = charts.line_chart(layers, label=f"{metric.title}: {ending}", size=charts.SMALL, y_range=metric.y_range)
         figures.append(Figure(title=metric.title, about=metric.about, chart=chart, ending=ending))
     return figures
 
 
 def _few(n: int) -> int:
     """How many values at either end stand for the beginning and the end."""
-    return max(3, n // 15) if n >= SHORT else 1
+    return max(3, n // 15) if n >= charts.SHORT else 1
 
 
 def _ends_note(rows: Rows) -> str:
@@ -394,8 +362,8 @@ def strict(view: View) -> Section:
     for name, style in ((STRICT, "c2"), (LENIENT, "c1")):
         steps, values = _series(rows, f"train/reading/{name}")
         if not np.isnan(values).all():
-            layers += smoothed(steps, values, style, name, band=True)
-    chart, narrow = wide_chart(layers, "Strict and lenient reward in training", height=250, right=64)
+            layers += charts.smoothed(steps, values, style, name, band=True)
+    chart, narrow = charts.wide_chart(layers, "Strict and lenient reward in training", height=250, right=64)
     figure = Figure(
         title="Both readings in training",
         about="mean over each step's rollouts; lines are moving means with their 95 % band.",
@@ -414,7 +382,7 @@ def strict(view: View) -> Section:
 
 def reading_sentence(stage: str, evaluation: Evaluation) -> str:
     """How many answers strict parsing scores as zero although they earn something."""
-    if not has_both(evaluation):
+    if not comparisons.has_both(evaluation):
         return f"{name_of(stage)}: this task does not record a strict and a lenient reading."
     found = rescued(evaluation.rows, evaluation.form)
     n = numbers.count(found.n)
@@ -501,7 +469,7 @@ def breakdown(view: View) -> list[Section]:
 
 def _changes(
     compared: Comparison,
-    changes: Sequence[Change],
+    changes: Sequence[comparisons.Change],
     title: str,
     x_title: str = "mean",
     *,
@@ -520,7 +488,7 @@ def _changes(
         said.append(f"{name} {numbers.fixed(change.before.mean)} to {numbers.fixed(change.after.mean)}")
     return Figure(
         title=title,
-        chart=dot_chart(rows, label=f"{title}, before and after: {'; '.join(said)}", x_title=x_title),
+        chart=charts.dot_chart(rows, label=f"{title}, before and after: {'; '.join(said)}", x_title=x_title),
         about="95 % intervals; the difference at the right.",
         keys=(("c2", "hollow", before), ("c1", "circle", after)),
         more=f"The first {len(changes)} of {left}." if left > len(changes) else "",
@@ -542,14 +510,28 @@ def samples(view: View) -> Section:
         ends = ranked if len(ranked) <= 4 else [*ranked[:2], *ranked[-2:]]
         rollouts = [_rollout(row) for row in ends] if view.samples else None
         return section("samples", "Samples", compared=None, step=step, rollouts=rollouts)
-    golds = golds_of(view, compared.split)
+    shown = side_by_side(view, compared)
+    rule = comparisons.RULE
+    return section("samples", "Samples side by side", compared=compared, samples=shown, rule=rule, name_of=name_of)
+
+
+def side_by_side(view: View, compared: Comparison) -> list[tuple[comparisons.Picked, str, str | None, Table | None]]:
+    """The examples that are shown, each with its prompt and its gold answer, as far as known, and its values.
+
+    The gold answer is that of the example where it is given, else what the oracle answered.
+    """
+    oracle = view.evaluations.get(EvaluationKey(REFERENCE, compared.split, ORACLE))
+    golds = {row.id: row.completion for row in oracle.rows} if oracle else {}
+    golds |= {name: one.gold for name, one in view.examples.items() if one.gold is not None}
     before, after = name_of(compared.before), name_of(compared.after)
     shown = []
-    for picked in select(compared):
-        gold = golds.get(picked.after.id)
-        values = values_read(gold, {before: picked.before, after: picked.after})
-        shown.append((picked, prompt_of(view, picked.after.id), gold, values))
-    return section("samples", "Samples side by side", compared=compared, samples=shown, rule=RULE, name_of=name_of)
+    for picked in comparisons.select(compared):
+        name = picked.after.id
+        messages = view.examples[name].messages if name in view.examples else ()
+        prompt = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
+        gold = golds.get(name)
+        shown.append((picked, prompt, gold, values_read(gold, {before: picked.before, after: picked.after})))
+    return shown
 
 
 def _rollout(row: Mapping[str, Any]) -> Judged:
@@ -565,21 +547,6 @@ def _rollout(row: Mapping[str, Any]) -> Judged:
         turns=tuple(row.get("turns", ())),
         asked=tuple(row.get("asked", ())),
     )
-
-
-def golds_of(view: View, split: str) -> dict[str, str]:
-    """Gold answers, as far as there are any: those of the examples where given, else what the oracle answered."""
-    oracle = view.evaluations.get(EvaluationKey(REFERENCE, split, ORACLE))
-    known = {row.id: row.completion for row in oracle.rows} if oracle else {}
-    return {**known, **{name: one.gold for name, one in view.examples.items() if one.gold is not None}}
-
-
-def prompt_of(view: View, name: str) -> str:
-    """The last thing that the user said; empty where the examples are not given."""
-    example = view.examples.get(name)
-    if example is None:
-        return ""
-    return next((m["content"] for m in reversed(example.messages) if m["role"] == "user"), "")
 
 
 def values_read(gold: str | None, answers: Mapping[str, Judged]) -> Table | None:
@@ -705,7 +672,7 @@ def cost(view: View) -> Section:
     """Where the seconds went, and how many tokens they bought."""
     total = sum(view.seconds.values())
     shares = [
-        Share(
+        charts.Share(
             f"{name_of(stage)}, {work}",
             seconds,
             numbers.duration(seconds) + (f" · {seconds / total * 100:.0f} %" if total else ""),
@@ -714,7 +681,7 @@ def cost(view: View) -> Section:
     ]
     label = "Seconds by kind of work: " + "; ".join(f"{share.label} {share.note}" for share in shares)
     about = "recorded seconds of training steps; loading models and the evaluations after each stage are not in them."
-    figure = Figure(title="Time", about=about, chart=share_chart(shares, label=label)) if shares else None
+    figure = Figure(title="Time", about=about, chart=charts.share_chart(shares, label=label)) if shares else None
     return section("cost", "Time and tokens", time=figure, tokens=tokens(view))
 
 
@@ -830,3 +797,39 @@ def events(view: View) -> Facts:
         )
         for event in view.events[:MOST_EVENTS]
     ]
+
+
+# -- Markdown ----------------------------------------------------------------------------------------------------
+
+
+def markdown_report(view: View, said: Verdict) -> str:
+    """The report to paste into an issue or a model card: the verdict, the tables, the samples."""
+    tasks = []
+    for one in (view, *view.tasks):
+        compared = one.headline_comparison()
+        texts = {
+            "parse-modes": [reading_sentence(stage, evaluation) for stage, evaluation in one.headline_evaluations],
+            "parts": [form_sentence(compared)],
+            "rise": rise_sentences(one),
+        }
+        tasks.append((one, build_tables.all_tables(one), texts, side_by_side(one, compared) if compared else []))
+    text = render(
+        "report.md",
+        view=view,
+        said=said,
+        tasks=tasks,
+        rule=comparisons.RULE,
+        name_of=name_of,
+        progress=progress(view),
+        control=CONTROL,
+        alarms=alarms(view),
+        warnings=warning_lines(view),
+        checks=check_facts(view),
+        next=next_facts(view),
+        tokens=tokens(view),
+        identity=identity(view),
+        environment=environment(view),
+        events=events(view),
+        commands=COMMANDS,
+    )
+    return text.rstrip() + "\n"

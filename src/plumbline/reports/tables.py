@@ -17,8 +17,7 @@ from rich.text import Text
 
 from plumbline.errors import visible
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports import escaping, numbers
-from plumbline.reports.page import render
+from plumbline.reports import numbers, page
 
 Kind = Literal["text", "count", "number", "share", "interval", "change", "p"]
 MINUS = re.compile(r"-(?=\d)")
@@ -57,7 +56,7 @@ class Column:
 
     def latex(self, cell: Cell) -> str:
         """A cell of a LaTeX table."""
-        text = escaping.latex(self.text(cell))
+        text = page.latex(self.text(cell))
         if self.kind == "text":
             return text
         return "--" if text == numbers.DASH else MINUS.sub("$-$", text)
@@ -67,21 +66,25 @@ class Column:
         if isinstance(cell, Interval):
             return (cell.mean, cell.low, cell.high) if numbers.known(cell.mean) else ("", "", "")
         if isinstance(cell, str):
-            return (escaping.csv(cell),)
+            return (page.csv(cell),)
         return (cell,) if numbers.known(cell) else ("",) * (3 if self.is_interval else 1)
 
 
-N = Column("n", "n", "count")
-RUN, TASK, SPLIT, STAGE, MODE = (
-    Column(key, title)
-    for key, title in (("run", "Run"), ("task", "Task"), ("split", "Split"), ("stage", "Stage"), ("mode", "Asked"))
-)
-REWARD = Column("reward", "Reward", "interval")
-FLOOR, CEILING = Column("floor", "Floor", "number"), Column("ceiling", "Ceiling", "number")
-SKILL = Column("skill", "Skill", "number", 2)
-BEFORE, AFTER = Column("before", "Before", "number"), Column("after", "After", "number")
-DIFFERENCE = Column("difference", "Difference", "change")
-"""Columns that several tables have."""
+COMMON = {
+    column.key: column
+    for column in (
+        *(Column(key, key.capitalize()) for key in ("run", "task", "split", "stage", "stages", "asked")),
+        Column("mode", "Asked"),
+        Column("n", "n", "count"),
+        Column("reward", "Reward", "interval"),
+        *(Column(key, key.capitalize(), "number") for key in ("before", "after", "floor", "ceiling")),
+        Column("difference", "Difference", "change"),
+        Column("p", "p", "p"),
+        Column("p_holm", "p (Holm)", "p"),
+        Column("skill", "Skill", "number", 2),
+    )
+}
+"""Columns of several tables, which name them by their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +110,12 @@ class Table:
     rows: tuple[Row, ...]
 
     @classmethod
-    def of(cls, name: str, caption: str, columns: Iterable[Column], rows: Iterable[Iterable[Cell]]) -> "Table":
-        """A table of which no row is set apart."""
-        return cls(name, caption, tuple(columns), tuple(Row(tuple(cells)) for cells in rows))
+    def of(
+        cls, name: str, caption: str, columns: Iterable[str | Column], rows: Iterable[Row | Iterable[Cell]]
+    ) -> "Table":
+        """A table whose columns may be keys of `COMMON`, and whose rows may be cells alone."""
+        made = (COMMON[column] if isinstance(column, str) else column for column in columns)
+        return cls(name, caption, tuple(made), tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows))
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -117,17 +123,17 @@ class Table:
 
     def to_html(self, limit: int = 60) -> str:
         """A table in a box of its own that scrolls sideways on a phone; at most `limit` rows."""
-        return render("table", table=self, limit=limit)
+        return page.render("table", table=self, limit=limit)
 
     def to_markdown(self) -> str:
         """A table of GitHub's Markdown, its caption above in bold."""
         rows = [
-            [escaping.markdown(column.title) for column in self.columns],
+            [page.markdown(column.title) for column in self.columns],
             ["---" if column.kind == "text" else "--:" for column in self.columns],
-            *([escaping.markdown(column.text(cell)) for column, cell in self._pairs(row)] for row in self.rows),
+            *([page.markdown(column.text(cell)) for column, cell in self._pairs(row)] for row in self.rows),
         ]
         lines = [f"| {' | '.join(row)} |" for row in rows]
-        return f"**{escaping.markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
+        return f"**{page.markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
         """Every number in full; an interval is three columns: its mean under the key, `_low` and `_high`."""
@@ -143,9 +149,9 @@ class Table:
     def to_latex(self) -> str:
         """A booktabs tabular, to be put into a table environment of yours."""
         layout = "".join("l" if column.kind == "text" else "r" for column in self.columns)
-        head = " & ".join(escaping.latex(column.title) for column in self.columns)
+        head = " & ".join(page.latex(column.title) for column in self.columns)
         lines = [
-            f"% {escaping.line(self.caption)}",
+            f"% {page.line(self.caption)}",
             r"% needs \usepackage{booktabs}",
             rf"\begin{{tabular}}{{{layout}}}",
             r"\toprule",

@@ -56,10 +56,24 @@ def verdict(
     if not finished:
         subject = f"So far, {subject}"
     sentence = f"{subject} {VERBS[reward.direction]} {_claim(comparison)}{_bounds(bounds)}."
-    clauses = [*_control(reward, negative_control), *_borderline(reward), *_disagreement(comparison, other)]
-    clauses += _origin(comparison) if reward.direction != "same" else []
-    clauses += _below_floor(comparison, bounds)
-    clauses += _first_to_last(comparison, whole)
+    clauses = []
+    if negative_control and reward.direction == "rise":
+        clauses.append("it rose all the same, so a rise with real advantages is no proof that they taught anything")
+    elif negative_control and reward.direction == "same":
+        clauses.append("that is what a negative control should show")
+    if reward.direction == "same" and reward.paired.difference.excludes_zero != (reward.p < 0.05):
+        clauses.append("the interval and the test disagree, so this is not called a change")
+    if other is not None and other.reward.direction != reward.direction:
+        moved, difference = MOVED[other.reward.direction], other.reward.paired.difference
+        sure = f"{numbers.interval_text(difference, sign=True)}, {numbers.p_text(other.reward.p)}"
+        clauses.append(f"{other.mode} answers disagree: their reward {moved} ({sure})")
+    if reward.direction != "same" and any(change.is_form for change in comparison.parts):
+        clauses.append(_origin(comparison))
+    floor = bounds.floor if bounds else None
+    if floor is not None and reward.after.mean <= floor[1].mean:
+        clauses.append(f"the reward after is no better than the control {floor[0][:40]}, which knows nothing")
+    if whole is not None and whole.before != comparison.before:
+        clauses.append(_first_to_last(comparison, whole))
     if comparison.unjudged:
         clauses.append(f"{_examples(comparison.unjudged)} left out because an answer could not be judged")
     reason = "; ".join(clauses)
@@ -189,73 +203,41 @@ def _bounds(bounds: Bounds | None) -> str:
     return f"; {' and '.join(parts)}"
 
 
-def _control(reward: Change, negative_control: bool) -> list[str]:
-    if not negative_control:
-        return []
-    if reward.direction == "rise":
-        return ["it rose all the same, so a rise with real advantages is no proof that they taught anything"]
-    return ["that is what a negative control should show"] if reward.direction == "same" else []
-
-
-def _borderline(reward: Change) -> list[str]:
-    if reward.direction != "same" or reward.paired.difference.excludes_zero == (reward.p < 0.05):
-        return []
-    return ["the interval and the test disagree, so this is not called a change"]
-
-
-def _disagreement(comparison: Comparison, other: Comparison | None) -> list[str]:
-    if other is None or other.reward.direction == comparison.reward.direction:
-        return []
-    moved, difference = MOVED[other.reward.direction], other.reward.paired.difference
-    sure = f"{numbers.interval_text(difference, sign=True)}, {numbers.p_text(other.reward.p)}"
-    return [f"{other.mode} answers disagree: their reward {moved} ({sure})"]
-
-
-def _first_to_last(comparison: Comparison, whole: Comparison | None) -> list[str]:
+def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
     """What all of the training did: the last stage alone may take back what an earlier one gave."""
-    if whole is None or whole.before == comparison.before:
-        return []
     reward = whole.reward
     moved = {"rise": "higher", "fall": "lower", "same": "no different"}[reward.direction]
     change = f"{numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}"
-    difference = numbers.interval_text(reward.paired.difference, sign=True)
+    sure = f"{numbers.interval_text(reward.paired.difference, sign=True)}, {numbers.p_text(reward.paired.p_value)}"
     shared = reward.paired.difference.n
     on = "" if shared == comparison.reward.paired.difference.n else f" on the {shared} examples of both"
-    return [
-        (
-            f"first to last, the reward is {moved} than that of {name_of(whole.before)}{on} ({change}: {difference}, "
-            f"{numbers.p_text(reward.paired.p_value)})"
-        )
-    ]
+    return f"first to last, the reward is {moved} than that of {name_of(whole.before)}{on} ({change}: {sure})"
 
 
-def _origin(comparison: Comparison) -> list[str]:
+def _origin(comparison: Comparison) -> str:
     """Whether the change is in the form of the answers or in their content, by the parts that moved with it."""
-    changes = comparison.parts
     direction = comparison.reward.direction
-    moved = [change for change in changes if change.direction == direction]
+    moved = [change for change in comparison.parts if change.direction == direction]
     form = [change for change in moved if change.is_form]
     content = [change for change in moved if not change.is_form]
     noun = "gain" if direction == "rise" else "loss"
-    if not any(change.is_form for change in changes):
-        return []
-    if form and not content:
-        return [f"the {noun} is in format ({_named(form)}), not in content: no other part {MOVED[direction]}"]
-    if content and not form:
-        return [f"the {noun} is in content ({_named(content)}), not in format"]
     if not moved:
-        return [f"no single part {MOVED[direction]} significantly"]
+        return f"no single part {MOVED[direction]} significantly"
+    if not content:
+        return f"the {noun} is in format ({_named(form)}), not in content: no other part {MOVED[direction]}"
+    if not form:
+        return f"the {noun} is in content ({_named(content)}), not in format"
     share = comparison.form_share
     assert share is not None
     both = f"format ({_named(form)}) and content ({_named(content)}) both {MOVED[direction]}"
     gained = f"{numbers.signed(share.from_changed)} of the difference comes from the"
     said = f"{both}; {gained} {numbers.count(share.changed)} answers whose format changed"
     if share.rest is None or share.rest.direction == direction:
-        return [said]
+        return said
     rest = share.rest.paired.difference
     others = f"the change of the other {numbers.count(rest.n)}"
     unclear = "cannot be told from 0" if share.rest.direction == "same" else "is the other way round"
-    return [f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"]
+    return f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"
 
 
 def _named(changes: Sequence[Change], most: int = 3) -> str:
@@ -264,10 +246,3 @@ def _named(changes: Sequence[Change], most: int = 3) -> str:
     named = [f"{change.name} {numbers.signed(change.paired.difference.mean)}" for change in largest[:most]]
     more = len(largest) - most
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
-
-
-def _below_floor(comparison: Comparison, bounds: Bounds | None) -> list[str]:
-    floor = bounds.floor if bounds else None
-    if floor is None or comparison.reward.after.mean > floor[1].mean:
-        return []
-    return [f"the reward after is no better than the control {floor[0][:40]}, which knows nothing"]

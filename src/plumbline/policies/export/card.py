@@ -11,8 +11,8 @@ from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.policies.export.change import Change
 from plumbline.policies.export.source import UNKNOWN, Base, Source
-from plumbline.reports.escaping import markdown
 from plumbline.reports.findings import counted
+from plumbline.reports.page import markdown
 from plumbline.reports.view import View
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run

@@ -1,37 +1,34 @@
-"""Runs beside one another, as tables, a page, and for a terminal: `plumbline runs`, `plumbline compare`."""
+"""Runs beside one another, as tables, a page, and for a terminal: `plumbline runs`, `compare`, and `sweep`."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table as Terminal
 from rich.text import Text
 
 from plumbline.errors import visible
 from plumbline.evaluation.history import Lineage, Member, Result
 from plumbline.evaluation.pairing import Pairing
 from plumbline.evaluation.statistics import Interval
+from plumbline.recipe import Recipe
 from plumbline.reports import numbers
-from plumbline.reports.charts import DotRow, Mark, Reference, dot_chart
-from plumbline.reports.page import Figure, page, section
-from plumbline.reports.tables import (
-    AFTER,
-    BEFORE,
-    CEILING,
-    DIFFERENCE,
-    FLOOR,
-    MODE,
-    REWARD,
-    RUN,
-    SPLIT,
-    STAGE,
-    TASK,
-    Cell,
-    Column,
-    N,
-    Row,
-    Table,
+from plumbline.reports.charts import (
+    DotRow,
+    Layer,
+    Mark,
+    Reference,
+    dot_chart,
+    numbers_of,
+    smoothed,
+    wide_chart,
 )
+from plumbline.reports.page import Figure, clip, page, section
+from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.runs.lineage import in_words
+from plumbline.runs.run import Run
 from plumbline.storage import dumps
 
 STYLES = {"greedy": ("c1", "circle"), "sampled": ("c2", "hollow")}
@@ -41,8 +38,8 @@ FEW = 3
 """Changes of a recipe that a row names; the page and the JSON have all."""
 MOST = 60
 """Rows of a chart."""
-NUMBER, ASKED = Column("at", "#"), Column("asked", "Asked")
-P_HOLM, DETECTS = Column("p_holm", "p (Holm)", "p"), Column("detectable", "Detects", "number")
+NUMBER = Column("at", "#")
+DETECTS = Column("detectable", "Detects", "number")
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
@@ -58,7 +55,7 @@ def history_tables(found: Lineage) -> list[Table]:
 def runs_table(found: Lineage) -> Table:
     """Each run: what it began from, when, how long, how far, how it ended, and what it has otherwise than before."""
     columns = (
-        RUN,
+        "run",
         Column("from", "Began from"),
         Column("began", "Began"),
         Column("trained", "Trained for"),
@@ -67,7 +64,7 @@ def runs_table(found: Lineage) -> Table:
         Column("changed", "Otherwise than before"),
     )
     rows = tuple(Row(_run_cells(member), "head" if not member.depth else "") for member in found.members)
-    return Table("runs", "Runs by lineage; times are UTC, and of training as recorded", columns, rows)
+    return Table.of("runs", "Runs by lineage; times are UTC, and of training as recorded", columns, rows)
 
 
 def _run_cells(member: Member) -> tuple[Cell, ...]:
@@ -103,14 +100,14 @@ def results_table(found: Lineage) -> Table:
         for one in member.results:
             asked = (member.name, one.task, one.split, one.mode, one.stage)
             rows.append((*asked, one.reward.n, one.reward, one.floor, one.ceiling, one.rubric))
-    columns = (RUN, TASK, SPLIT, MODE, STAGE, N, REWARD, FLOOR, CEILING, Column("rubric", "Rubric"))
+    columns = ("run", "task", "split", "mode", "stage", "n", "reward", "floor", "ceiling", Column("rubric", "Rubric"))
     return Table.of("results", "Mean reward after the last stage [95 % interval]", columns, rows)
 
 
 def comparisons_table(found: Lineage) -> Table:
     """Each run against the one before it, on the same examples; what is not comparable says why."""
-    named = (RUN, Column("against", "Against"), ASKED)
-    tested = (BEFORE, AFTER, DIFFERENCE, P_HOLM, Column("says", "Says"), DETECTS, N, Column("p", "p", "p"))
+    named = ("run", Column("against", "Against"), "asked")
+    tested = ("before", "after", "difference", "p_holm", Column("says", "Says"), DETECTS, "n", "p")
     rows = (_pairing_cells(one, found) for one in found.pairings)
     caption = f"Differences on the same examples. {about(found)}"
     return Table.of("comparisons", caption, (*named, *tested), rows)
@@ -147,7 +144,7 @@ def says(one: Pairing, found: Lineage) -> str:
 
 def changes_table(found: Lineage) -> Table:
     """Every key of the recipes that differs from the run that a run is compared with."""
-    columns = (RUN, Column("key", "Key"), Column("before", "Before"), Column("after", "Now"))
+    columns = ("run", Column("key", "Key"), Column("before", "Before"), Column("after", "Now"))
     rows = (
         (f"{member.name} (than {member.against})", key, _value(old), _value(new))
         for member in found.members
@@ -189,7 +186,7 @@ def history_terminal(found: Lineage) -> RenderableType:
 def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
     """Those of `runs_table`; of runs and evaluations that are compared by name, their names."""
     if not found.lineage:
-        return Table.of("runs", "", (NUMBER, RUN), ((number[one.name], one.name) for one in found.members))
+        return Table.of("runs", "", (NUMBER, "run"), ((number[one.name], one.name) for one in found.members))
     rows = []
     for member in found.members:
         name, origin, began, trained, steps, status, _ = _run_cells(member)
@@ -199,7 +196,7 @@ def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
         said = f"{status} ({steps})" if steps else status
         rows.append((number[member.name], name, origin, str(began or "")[5:], trained, said))
     named = (Column("from", "From"), Column("began", "Began"), Column("long", "Trained"), Column("status", "Status"))
-    return Table.of("runs", "", (NUMBER, RUN, *named), rows)
+    return Table.of("runs", "", (NUMBER, "run", *named), rows)
 
 
 def _narrow_results(found: Lineage, number: Mapping[str, str]) -> Table:
@@ -211,7 +208,7 @@ def _narrow_results(found: Lineage, number: Mapping[str, str]) -> Table:
             asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
             rows.append((number[member.name], asked, one.reward.n, one.reward, one.floor, one.ceiling))
     reward = Column("reward", "Reward [95 %]", "interval")
-    return Table.of("results", "", (NUMBER, ASKED, N, reward, FLOOR, CEILING), rows)
+    return Table.of("results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), rows)
 
 
 def _last_stage(member: Member) -> str | None:
@@ -228,8 +225,8 @@ def _narrow_comparisons(found: Lineage, tested: Sequence[Pairing], number: Mappi
         start = number.get(one.against, "start")
         style = {"rise": "green", "fall": "red", "same": ""}[one.direction]
         rows.append(Row((f"{number[one.run]}-{start}", asked, before, after, difference, p, least), style))
-    columns = (RUN, ASKED, BEFORE, AFTER, DIFFERENCE, P_HOLM, DETECTS)
-    return Table("comparisons", "", columns, tuple(rows))
+    columns = ("run", "asked", "before", "after", "difference", "p_holm", DETECTS)
+    return Table.of("comparisons", "", columns, rows)
 
 
 # -- a page --------------------------------------------------------------------------------------------------------
@@ -300,3 +297,127 @@ def _reference(results: Sequence[Result], name: str) -> Reference | None:
     if len(values) != 1 or (value := values.pop()) is None:
         return None
     return Reference(Interval(value, value, value, results[0].reward.n), name)
+
+
+# -- a sweep -------------------------------------------------------------------------------------------------------
+
+SEEDS = ("c1", "c2", "c3", "c4")
+"""Styles of the seeds."""
+RECIPE = 16_000
+"""Bytes of the recipe that are shown."""
+Outcomes = Sequence[Mapping[str, Any]]
+
+
+def sweep_table(rows: Outcomes) -> Terminal:
+    """A sweep's outcomes, one row for each run and mode; on 80 columns only the variants' names are broken."""
+    made: list[Row] = []
+    for row in rows:
+        if "error" in row:
+            made.append(Row((row["variant"], f"failed: {row['error'].splitlines()[0]}", *[""] * 6), "red"))
+        for mode, values in row.items():
+            if isinstance(values, dict):
+                change = f"{Interval(values['difference'], values['low'], values['high'], values['n']):+.3f}"
+                cells = (row["variant"], mode, values["before"], values["after"], change, values["p_value"])
+                made.append(Row((*cells, values["n"], row["kl"])))
+    columns = (
+        Column("variant", "variant"),
+        Column("asked", "asked"),
+        Column("before", "before", "number"),
+        Column("after", "after", "number"),
+        Column("difference", "difference [95 %]", "change"),
+        Column("p", "p", "number", 4),
+        Column("n", "n", "count"),
+        Column("kl", "last KL", "number", 4),
+    )
+    split = next(row["split"] for row in rows if "split" in row)
+    return Table("sweep", f"last stage against the one before, on {split}", columns, tuple(made)).to_rich()
+
+
+def seeds_terminal(summed: Outcomes) -> Terminal:
+    """What seeds came to together (n counts seeds) and each by itself (n counts examples)."""
+    table = seeds_table(summed)
+    rows = []
+    for row in table.rows:
+        *cells, change, n, _ = row.cells
+        assert isinstance(change, Interval)
+        said = f"{change:+.3f}" if numbers.known(change.low) else f"{change.mean:+.3f}"
+        rows.append(Row((*cells, said, n), row.style))
+    title = "over seeds: the mean of their differences, with Student's interval; below it each seed's own"
+    return replace(table, caption=title, columns=table.columns[:-1], rows=tuple(rows)).to_rich()
+
+
+def seeds_table(summed: Outcomes) -> Table:
+    """A row for all seeds of each variant, task and mode, and below it one for each seed."""
+    rows = []
+    for one in summed:
+        lacking = f", {len(one['failed'])} failed" if one["failed"] else ""
+        for seed, own in {f"all {one['n']}{lacking}": one, **one["seeds"]}.items():
+            low, high = (math.nan if own[end] is None else own[end] for end in ("low", "high"))
+            change = Interval(own["difference"], low, high, own["n"])
+            named: tuple[Cell, ...] = (one["variant"] or "as it is", one["asked"], str(seed))
+            cells = (*named, own["before"], own["after"], change, own["n"], own.get("p_value"))
+            rows.append(Row(cells, "head" if own is one else ""))
+    asked = (Column("variant", "Variant"), Column("asked", "Asked"), Column("seed", "Seed"))
+    columns = (*asked, "before", "after", "difference", "n", Column("p_value", "p", "p"))
+    caption = "Reward before and after the last stage; n counts seeds in the rows of all, and examples in the others"
+    return Table.of("seeds", caption, columns, rows)
+
+
+def sweep_page(
+    recipe: Recipe, summed: Outcomes, runs: Sequence[tuple[str, int, Run]], failed: Outcomes, command: str
+) -> str:
+    """The whole page.
+
+    Args:
+        recipe: the first variant's.
+        summed: what `sweep.over_seeds` gave.
+        runs: label, seed and records of each run that ended well.
+        failed: the rows of those that did not, with `error`.
+        command: that made the sweep.
+    """
+    shown, left = clip(recipe.to_yaml(), RECIPE)
+    more = f"\n… {left:,} more characters in the runs' recipe.yaml" if left else ""
+    return page(
+        f"{recipe.name} over seeds · Plumbline",
+        [
+            section("top", "", "sweep_top", recipe=recipe, failed=failed),
+            section("results", "Over the seeds", "sweep_results", table=seeds_table(summed)),
+            section("curves", "Reward by step", "sweep_curves", figures=_seed_figures(runs)),
+            section("record", "Recipe and command", "sweep_record", command=command, recipe=shown + more),
+        ],
+    )
+
+
+def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[Figure]:
+    """For each variant and task a chart of the reward in training, a line a seed; of evaluations alike."""
+    groups: dict[str, list[tuple[int, Run]]] = {}
+    for label, seed, run in runs:
+        groups.setdefault(label.removesuffix(f"seed={seed}").strip(), []).append((seed, run))
+    drawn = []
+    for label, members in groups.items():
+        for task in members[0][1].recipe.each_task:
+            inside = f"/{task}" if task else ""
+            for key, what in (
+                (f"train/reward{inside}", "in training; dots: single steps, lines: moving means"),
+                (f"eval{inside}/mean_reward", "greedily, on held-out examples"),
+            ):
+                name = ", ".join(part for part in (label, task) if part)
+                drawn.append(_seed_figure(name, what, key, members))
+    return [figure for figure in drawn if figure is not None]
+
+
+def _seed_figure(name: str, what: str, key: str, members: Sequence[tuple[int, Run]]) -> Figure | None:
+    layers: list[Layer] = []
+    ends = []
+    for at, (seed, run) in enumerate(members):
+        rows = [row for row in run.rows("rl") if row.get(key) is not None]
+        if rows:
+            steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
+            layers += smoothed(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
+            ends.append(f"seed {seed} {numbers.fixed(float(values[-1]))}")
+    if not layers:
+        return None
+    title = f"Reward{f', {name}' if name else ''}"
+    label = f"{title} {what}; at the end {', '.join(ends)}"
+    chart, narrow = wide_chart(layers, label)
+    return Figure(title=title, about=what, chart=chart, narrow=narrow)
