@@ -4,10 +4,10 @@ The figures beside the controls and the oracle, by stratum, and by kind. What th
 `evaluation.summary.detail`, so that the tables and the JSON cannot differ.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table as Terminal
@@ -28,9 +28,12 @@ from plumbline.runs.evaluations import is_evaluation, write_evaluation
 from plumbline.runs.replays import Replay
 from plumbline.storage import dumps, write_text
 
-Format = Literal["md", "csv", "latex"]
-FORMATS: tuple[Format, ...] = ("md", "csv", "latex")
-ENDINGS: Mapping[Format, str] = {"md": "md", "csv": "csv", "latex": "tex"}
+FORMATS: Mapping[str, tuple[str, Callable[[Table], str]]] = {
+    "md": ("md", Table.to_markdown),
+    "csv": ("csv", Table.to_csv),
+    "latex": ("tex", Table.to_latex),
+}
+"""What tables can be written as: the ending of a file, and the writer."""
 Values = Mapping[str, Any]
 TABLES = "tables"
 """What the mark in a folder of tables says (see `plumbline.runs.claims`)."""
@@ -62,16 +65,15 @@ def render(tables: Sequence[Table], form: str) -> str:
         RecipeError: there is no such format.
     """
     check_format(form)
-    if form == "md":
-        return "\n".join(table.to_markdown() for table in tables)
-    return "\n".join(table.to_csv() if form == "csv" else table.to_latex() for table in tables)
+    _, write = FORMATS[form]
+    return "\n".join(map(write, tables))
 
 
 def write_tables(folder: Path, tables: Sequence[Table]) -> None:
     """Write every table as `<name>.md`, `.csv` and `.tex`."""
     for table in tables:
-        for form in FORMATS:
-            write_text(folder / f"{table.name}.{ENDINGS[form]}", render([table], form))
+        for ending, write in FORMATS.values():
+            write_text(folder / f"{table.name}.{ending}", write(table))
 
 
 def _where(summary: Values) -> str:
@@ -139,8 +141,23 @@ def summary_tables(summary: Values, *, whole: bool = True) -> RenderableType:
     for key, values in summary["figures"].items():
         if key != REWARD:
             head.add_row(key.replace("_", " "), _interval(values))
-    for name, value, style in (*_bounds(summary), *_coverage(summary)):
-        head.add_row(name, value, style=style)
+    if "floor" in summary:
+        for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
+            limit = summary.get("limits", {}).get(name)
+            said = "" if limit is None else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
+            holds = limit is None or limit["holds"]
+            head.add_row(f"  control: {name}", f"{value:.3f}{said}", style="" if holds else "red")
+        ceiling, skill = summary["ceiling"], summary["skill"]
+        head.add_row("ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}")
+        head.add_row("skill (0 = best control, 1 = oracle)", "-" if skill is None else f"{skill:.3f}")
+    if (covered := summary.get("coverage")) is not None:  # how much of the splits a file of answers covers
+        for split, count in covered["splits"].items():
+            head.add_row(f"answered of {split}", f"{count['answered']} of {count['of']}")
+        if covered["missing"]:
+            shown = f"{covered['mean_missing_as_0']:.3f}"
+            head.add_row(f"mean with the {covered['missing']} missing as 0", shown, style="bold")
+        if covered["train_rows"]:
+            head.add_row("answers to training rows", str(covered["train_rows"]), style="red")
     if summary["truncated"] is not None:
         head.add_row("truncated", f"{summary['truncated']:.1%}")
     if summary["mean_tokens"] is not None:
@@ -201,40 +218,10 @@ def _broken_down(what: str, summary: Values) -> RenderableType:
         widest = max(map(len, words))
         table.add_column(" ".join(words), justify="right", min_width=widest, no_wrap=key == interval)
     for name, found in values.items():
-        cells = [_short(found[key], whole=key == interval) for key in keys]
+        shown = {key: Interval(**found[key]) if found[key]["n"] else None for key in keys}
+        cells = ["-" if one is None else f"{one if key == interval else one.mean:.2f}" for key, one in shown.items()]
         table.add_row(name, str(found[interval]["n"]), *cells)
     return table
-
-
-def _short(values: Values, *, whole: bool) -> str:
-    if not values["n"]:
-        return "-"
-    return f"{Interval(**values) if whole else values['mean']:.2f}"
-
-
-def _bounds(summary: Values) -> Iterator[tuple[str, str, str]]:
-    """Name, value and style of the lines that say where floor and ceiling are."""
-    if "floor" in summary:
-        for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
-            limit = summary.get("limits", {}).get(name)
-            said = "" if limit is None else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
-            yield f"  control: {name}", f"{value:.3f}{said}", "" if limit is None or limit["holds"] else "red"
-        ceiling = summary["ceiling"]
-        yield "ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}", ""
-        yield "skill (0 = best control, 1 = oracle)", "-" if summary["skill"] is None else f"{summary['skill']:.3f}", ""
-
-
-def _coverage(summary: Values) -> Iterator[tuple[str, str, str]]:
-    """Name, value and style of the lines that say how much of the splits a file of answers covers."""
-    covered = summary.get("coverage")
-    if covered is None:
-        return
-    for split, count in covered["splits"].items():
-        yield f"answered of {split}", f"{count['answered']} of {count['of']}", ""
-    if covered["missing"]:
-        yield f"mean with the {covered['missing']} missing as 0", f"{covered['mean_missing_as_0']:.3f}", "bold"
-    if covered["train_rows"]:
-        yield "answers to training rows", str(covered["train_rows"]), "red"
 
 
 # -- what a command writes ---------------------------------------------------------------------------------------

@@ -330,7 +330,9 @@ def sweep_table(rows: Outcomes) -> Terminal:
         Column("kl", "last KL", "number", 4),
     )
     split = next(row["split"] for row in rows if "split" in row)
-    return Table("sweep", f"last stage against the one before, on {split}", columns, tuple(made)).to_rich()
+    return Table("sweep", f"last stage against the one before, on {split}", columns, tuple(made)).to_rich(
+        only_first=True
+    )
 
 
 def seeds_terminal(summed: Outcomes) -> Terminal:
@@ -343,7 +345,7 @@ def seeds_terminal(summed: Outcomes) -> Terminal:
         said = f"{change:+.3f}" if numbers.known(change.low) else f"{change.mean:+.3f}"
         rows.append(Row((*cells, said, n), row.style))
     title = "over seeds: the mean of their differences, with Student's interval; below it each seed's own"
-    return replace(table, caption=title, columns=table.columns[:-1], rows=tuple(rows)).to_rich()
+    return replace(table, caption=title, columns=table.columns[:-1], rows=tuple(rows)).to_rich(only_first=True)
 
 
 def seeds_table(summed: Outcomes) -> Table:

@@ -164,12 +164,13 @@ class Table:
             lines.append(rf"{' & '.join(column.latex(cell) for column, cell in self._pairs(row))} \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
-    def to_rich(self) -> Terminal:
-        """For a terminal; where it is narrow, texts are broken and numbers are not."""
+    def to_rich(self, *, only_first: bool = False) -> Terminal:
+        """For a terminal; where it is narrow, texts are broken (or those of the first column), and numbers are not."""
         shown = Terminal(title=self.caption or None, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        for column in self.columns:
+        for index, column in enumerate(self.columns):
             text = column.kind == "text"
-            shown.add_column(column.title, justify="left" if text else "right", no_wrap=not text, overflow="fold")
+            whole = not text or (only_first and index > 0)
+            shown.add_column(column.title, justify="left" if text else "right", no_wrap=whole, overflow="fold")
         for row in self.rows:
             cells = (Text(visible(column.text(cell))) for column, cell in self._pairs(row))
             shown.add_row(*cells, style=TERMINAL.get(row.style, row.style))

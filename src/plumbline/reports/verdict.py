@@ -12,6 +12,7 @@ from plumbline.errors import IncomparableError
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Change, Comparison
 from plumbline.reports.view import Bounds, View, name_of
+from plumbline.runs.evaluations import EvaluationKey
 
 Tone = Literal["rise", "fall", "same", "control", "none"]
 VERBS = {"rise": "raised", "fall": "lowered", "same": "did not change"}
@@ -85,25 +86,34 @@ def run_verdict(view: View) -> Verdict:
     """The verdict on a run: on the last two stages that were evaluated on its headline split, or what is missing."""
     if view.tasks:
         return _of_tasks(view)
-    prefix = _control_prefix(view)
+    control = "This run is a negative control: its RL deals advantages at random and should not raise the reward. "
+    prefix = control if view.negative_control else ""
+    missing: Tone = "control" if view.negative_control else "none"
     if view.headline is None:
         what = "No stage has been evaluated yet" if not view.finished else "No stage was evaluated"
-        return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", _missing_tone(view))
+        return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", missing)
     split, mode = view.headline
     found = view.last_two(split, mode)
     if found is None:
-        return _single(view, split, mode, prefix)
+        (stage,) = view.evaluated(split, mode)
+        evaluation = view.evaluations[EvaluationKey(stage, split, mode)]
+        reward = view.reward(evaluation)
+        sentence = (
+            f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} reward of "
+            f"{numbers.interval_text(reward)} on {_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
+        )
+        return Verdict(sentence, "Without a second stage there is nothing to compare it with.", missing)
     if isinstance(found, IncomparableError):
         sentence = f"{prefix}The last two stages cannot be compared on {split}: {found.cause}."
-        return Verdict(sentence, f"To fix it, {found.fix}." if found.fix else "", _missing_tone(view))
+        return Verdict(sentence, f"To fix it, {found.fix}." if found.fix else "", missing)
     other = next((m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None)
     beside = view.compare(split, other, found.before, found.after) if other else None
-    evaluation = view.final(found.after, split, mode)
+    evaluation = view.evaluations[EvaluationKey(found.after, split, mode)]
     whole = view.first_to_last(split, mode)
     is_control = view.negative_control and found.after == "rl"
     result = verdict(
         found,
-        view.bounds(evaluation) if evaluation else None,
+        view.bounds(evaluation),
         other=beside if isinstance(beside, Comparison) else None,
         negative_control=is_control,
         finished=view.finished,
@@ -143,28 +153,6 @@ def rise_sentences(view: View) -> list[str]:
         f"{numbers.interval_text(one.reward.paired.difference, sign=True)}."
         for one in view.rises
     ]
-
-
-def _control_prefix(view: View) -> str:
-    if not view.negative_control:
-        return ""
-    return "This run is a negative control: its RL deals advantages at random and should not raise the reward. "
-
-
-def _missing_tone(view: View) -> Tone:
-    return "control" if view.negative_control else "none"
-
-
-def _single(view: View, split: str, mode: str, prefix: str) -> Verdict:
-    (stage,) = view.evaluated(split, mode)
-    evaluation = view.final(stage, split, mode)
-    assert evaluation is not None
-    reward = view.reward(evaluation)
-    sentence = (
-        f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} reward of "
-        f"{numbers.interval_text(reward)} on {_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
-    )
-    return Verdict(sentence, "Without a second stage there is nothing to compare it with.", _missing_tone(view))
 
 
 def _examples(n: int, split: str = "") -> str:
