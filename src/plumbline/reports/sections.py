@@ -497,7 +497,7 @@ def _changes(
 
 # -- samples and replays -----------------------------------------------------------------------------------------
 
-MOST_VALUES = 14
+MOST_VALUES, MOST_MISTAKES = 14, 30
 
 
 def samples(view: View) -> Section:
@@ -593,10 +593,11 @@ def replayed(shown: Mapping[str, Sequence[Replay]]) -> Section:
     """Episodes by what is said of them: what each got wrong, and its pictures side by side, inside the file."""
     columns = (Column("what", "What"), Column("expected", "Expected"), Column("received", "Received"))
 
-    def episode(replay: Replay) -> tuple[Replay, Table, list[tuple[str, str]]]:
+    def episode(replay: Replay) -> tuple[Replay, Table, int, list[tuple[str, str]]]:
         wrong = [[clip(cell, 300)[0] for cell in (m.what, m.expected, m.received)] for m in replay.mistakes]
         pictures = [(base64.b64encode(one.image).decode(), clip(one.caption, 300)[0]) for one in replay.frames]
-        return replay, Table.of("mistakes", "What is wrong", columns, wrong), pictures
+        left = len(wrong) - MOST_MISTAKES
+        return replay, Table.of("mistakes", "What is wrong", columns, wrong[:MOST_MISTAKES]), left, pictures
 
     episodes = [(said, list(map(episode, found))) for said, found in shown.items()]
     return section("replays", "Episodes, replayed", shown=episodes, earned=EARNED)
