@@ -362,7 +362,7 @@ READS_ITSELF = {
     ),  # ours
     *("plumbline_miniwob/build.py", "plumbline_miniwob/browser/script.py"),
     "plumbline_forms/executors/browser.py",
-    *("serve/page/routes.py", "serve/app.py"),
+    *("serve/page/routes.py", "serve/app.py", "reports/page.py"),
     "policies/memory.py",  # of the system
     # What this process has just written.
     *("engines/jobs/backends.py", "engines/processes.py", "policies/downloads/get.py"),

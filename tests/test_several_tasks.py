@@ -12,7 +12,7 @@ from plumbline.evaluation.command import open_task_for
 from plumbline.evaluation.named import compare_paths
 from plumbline.recipe import find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
-from plumbline.reports.terminal import sweep_table
+from plumbline.reports.several import sweep_table
 from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.cards import Card

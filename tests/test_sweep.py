@@ -11,7 +11,7 @@ from rich.console import Console
 from plumbline.cli.main import main
 from plumbline.errors import EngineError, RecipeError, TrainingStopped
 from plumbline.evaluation.statistics import t_interval, t_quantile
-from plumbline.reports.terminal import seeds_table, sweep_table
+from plumbline.reports.several import seeds_terminal, sweep_table
 from plumbline.training.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
 
 RECIPE = """
@@ -136,7 +136,7 @@ def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
     alone = found["rl.beta=1", "forms greedy"]
     assert (alone["low"], alone["high"], alone["n"], alone["failed"]) == (None, None, 1, [12])
     page = io.StringIO()
-    Console(file=page, width=80).print(seeds_table(over_seeds(rows)))
+    Console(file=page, width=80).print(seeds_terminal(over_seeds(rows)))
     for figure in ("+0.200 [-1.071, +1.471]", "+0.300 [+0.000, +0.200]", "-0.100  ", "forms sampled"):
         assert figure in page.getvalue()
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from plumbline.evaluation.statistics import Interval, t_interval
-from plumbline.reports.charts import Points, Size, line_chart
-from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
-from plumbline.reports.style import CSS
+from plumbline.reports.charts import DotRow, Mark, Points, Reference, Size, dot_chart, line_chart
+from plumbline.reports.page import render
 
 STYLES, SHAPES = ("c1", "c2", "c3", "c4"), ("circle", "diamond", "hollow")
 CURVES = Size(560, 260, 120)
@@ -98,7 +97,8 @@ def standing(drawing: str) -> str:
     width, height = map(int, drawing.partition('viewBox="0 0 ')[2].partition('"')[0].split())
     wider = 30  # on both sides, for what is written across an edge
     box = f'viewBox="{-wider} 0 {width + 2 * wider} {height}"'
-    colours = CSS.partition("*{")[0] + "".join(re.findall(r"svg [^{}]*{[^{}]*}", CSS))
+    css = render("style.css")
+    colours = css.partition("*{")[0] + "".join(re.findall(r"svg [^{}]*{[^{}]*}", css))
     style = f"<style>{colours}text{{font-family:sans-serif}}</style>"
     back = f'<rect x="{-wider}" width="{width + 2 * wider}" height="{height}" style="fill:var(--page)"/>'
     rest = drawing.removeprefix("<svg ").partition('" ')[2]

@@ -14,7 +14,7 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.completions import evaluate_file
 from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_reference, references
 from plumbline.evaluation.summary import detail, summarise
-from plumbline.reports.terminal import detail_tables
+from plumbline.reports.evaluation_output import detail_tables
 from plumbline.tasks import open_task
 from plumbline.tasks.export import export
 from plumbline.tasks.task import Prechecked

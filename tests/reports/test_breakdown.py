@@ -11,10 +11,9 @@ from rich.console import Console
 from plumbline.records import Figure, Frame, Headline, Judged, Mistake
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.page import PICTURES
-from plumbline.reports.terminal import run_summary
 from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import View
-from plumbline.reports.write import write_report
+from plumbline.reports.write import run_summary, write_report
 from plumbline.runs.evaluations import EvaluationKey, Replay, write_replays
 from plumbline.runs.run import Run
 from tests.reports.building import BASE, RL, SFT, evaluation, recipe, references

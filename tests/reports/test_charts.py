@@ -7,8 +7,23 @@ import numpy as np
 import pytest
 
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports.charts import DOTS, SMALL, UNIT, Dots, Level, Line, Points, line_chart, smoothed
-from plumbline.reports.dot_charts import DotRow, Mark, Reference, Share, dot_chart, share_chart
+from plumbline.reports.charts import (
+    DOTS,
+    SMALL,
+    UNIT,
+    DotRow,
+    Dots,
+    Level,
+    Line,
+    Mark,
+    Points,
+    Reference,
+    Share,
+    dot_chart,
+    line_chart,
+    share_chart,
+    smoothed,
+)
 
 NAN = math.nan
 NUMBER = re.compile(r"-?\d+\.?\d*")

@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.cli import main as cli
 from plumbline.evaluation.history import Asked, history
-from plumbline.reports.history import history_page, history_tables
+from plumbline.reports.several import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
 from plumbline.storage import write_text
 from tests.runs.stored import evaluation, rewards, stored

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.records import Judged, Unjudged
-from plumbline.reports.sections.samples import _read
-from plumbline.reports.style import CSS, DARK, LIGHT
+from plumbline.reports.page import read_template, render
+from plumbline.reports.sections import values_read
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.run import Run
@@ -42,6 +42,8 @@ SECTIONS = [
     "Recipe, environment, events",
 ]
 LIMIT = 500_000
+CSS = render("style.css")
+LIGHT, DARK = (dict(re.findall(r"--(\w+):(#\w+);", scheme)) for scheme in read_template("palette.css").split("@media"))
 
 
 def report(run: Run, **arguments) -> tuple[str, Page]:
@@ -152,10 +154,11 @@ def test_samples_have_prompt_gold_and_both_answers(html):
 def test_each_value_is_marked_by_what_its_part_earned():
     parts = {"a": 1.0, "b": 0.0, "c": 0.5}
     row = Judged(id="x", stratum="", completion='{"a": 1, "b": 2}', reward=0.5, parts=parts, readings={}, how="strict")
-    text = Page(_read('{"a": 1, "b": 3, "c": "d"}', {"SFT": row, "GRPO": replace(row, completion="a: 1")})).text
+    made = values_read('{"a": 1, "b": 3, "c": "d"}', {"SFT": row, "GRPO": replace(row, completion="a: 1")})
+    text = Page(made.to_html()).text
     for said in ("✓ 1", "✗ 2", "0.50 (not said)", "✓ (no plain JSON)", "✗ (no plain JSON)"):
         assert said in text
-    assert _read("no JSON", {"SFT": row}) == ""
+    assert values_read("no JSON", {"SFT": row}) is None
 
 
 def test_without_examples_gold_comes_from_the_oracle_and_no_prompt_is_invented(finished, tmp_path):

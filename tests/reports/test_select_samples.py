@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from plumbline.reports.select_samples import select
+from plumbline.reports.comparisons import select
 from tests.reports.test_verdict import compared
 
 

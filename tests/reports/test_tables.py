@@ -9,9 +9,9 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval, t_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged
-from plumbline.reports import build_tables, escaping
+from plumbline.reports import build_tables, page
+from plumbline.reports.comparisons import rescued
 from plumbline.reports.numbers import interval_text
-from plumbline.reports.readings import rescued
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.reports.view import View
 from plumbline.runs.evaluations import EvaluationKey
@@ -125,7 +125,7 @@ def test_hostile_cells_stay_one_markdown_cell_without_links_pictures_or_tags():
 
 @pytest.mark.parametrize("text", ["[12](http://evil)", "![1](x)", "[1][2]", "[1]: http://evil", "<b>", "<1>", "[x]"])
 def test_no_markdown_link_picture_or_tag_is_made_of_numbers_either(text):
-    made = escaping.markdown(text)
+    made = page.markdown(text)
     assert not re.search(r"(?<!\\)\](?=[(\[:])|(?<!\\)\[(?!\d)|<(?! )", made)
 
 

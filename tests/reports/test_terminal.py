@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from plumbline.reports.terminal import sweep_table
+from plumbline.reports.several import sweep_table
 
 
 def test_no_figure_of_a_sweep_is_cut_on_eighty_columns():

@@ -16,7 +16,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.recipe import parse
-from plumbline.reports.sections.record import tokens
+from plumbline.reports.sections import tokens
 from plumbline.reports.view import View
 from plumbline.training import passes, pipeline, rl
 from plumbline.training.optimiser import Optimiser

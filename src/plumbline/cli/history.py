@@ -75,7 +75,7 @@ def compare(
 def _show(found: "Lineage", outputs: "Outputs", plain: "Callable[[Lineage], dict[str, Any]]") -> None:
     """Write the page, and print the rest in the form that is asked for."""
     from plumbline.reports.evaluation_output import render
-    from plumbline.reports.history import history_page, history_tables, history_terminal
+    from plumbline.reports.several import history_page, history_tables, history_terminal
     from plumbline.storage import write_text
 
     if outputs.report is not None:

@@ -194,7 +194,7 @@ def _follow(job: "Job", as_json: bool) -> None:
         report = {} if folder is None else {"report": str(folder / "report.html")}
         print_json({**_plain(job, outcome), **report, **result})
     elif folder is not None:
-        from plumbline.reports.terminal import run_summary
+        from plumbline.reports.write import run_summary
         from plumbline.runs.run import Run
 
         print_tables(run_summary(Run.read(folder)), wrap=False)

@@ -123,7 +123,7 @@ def run(
 ) -> None:
     """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
     from plumbline import api
-    from plumbline.reports.terminal import run_summary
+    from plumbline.reports.write import run_summary
 
     if dry_run:
         said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
@@ -200,7 +200,7 @@ def sweep(
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
-    from plumbline.reports.terminal import seeds_table, sweep_table
+    from plumbline.reports.several import seeds_terminal, sweep_table
     from plumbline.runs.remote import only_here
     from plumbline.training.sweep import SideBySide, over_seeds, run_sweep, shown_live, variants, write_page
 
@@ -220,7 +220,7 @@ def sweep(
     if summed is None or any("error" in row for row in rows):
         print_tables(sweep_table(rows), wrap=False)
     if summed is not None:
-        print_tables(seeds_table(summed), f"report  {page}", wrap=False)
+        print_tables(seeds_terminal(summed), f"report  {page}", wrap=False)
 
 
 @app.command(
@@ -319,7 +319,7 @@ def score(
     from plumbline.evaluation.command import records_folder
     from plumbline.evaluation.completions import score_file
     from plumbline.recipe import task_section
-    from plumbline.reports.terminal import detail_tables
+    from plumbline.reports.evaluation_output import detail_tables
     from plumbline.runs.evaluations import is_evaluation, write_evaluation
     from plumbline.tasks import open_task
 

@@ -1,17 +1,181 @@
-"""Charts over steps: lines with gaps, faint raw points, bands, points with intervals, and level lines.
+"""Charts as inline SVG: over steps, of rows with dots, and of shares. Places are computed here; templates draw.
 
-Lines are labelled at their right end, not in a legend. Every layer says in a tooltip what it is and how it ended.
+Letters in shapes: n points. A value that was not computed is NaN in here; it makes a gap, never a 0. Colours are
+classes (`c1`, `muted`), so that one style sheet decides them for light and dark. Lines are labelled at their right
+end, not in a legend, and every layer says in a tooltip what it is and how it ended.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports import numbers, svg
-from plumbline.reports.scales import Values, domain, evenly, scattered, smooth, smoothing_window, spread, thin
+from plumbline.reports import numbers
+from plumbline.reports.page import coordinate, render
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A linear map from values to coordinates."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """The coordinate; what lies outside is held at the edge."""
+        held = min(max(value, self.low), self.high)
+        return self.start + (held - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def domain(values: Iterable[float], fixed: tuple[float, float] | None = None) -> tuple[float, float]:
+    """The range of an axis: the fixed one, or that of the finite values with some air; never empty."""
+    if fixed is not None:
+        return fixed
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return 0.0, 1.0
+    low, high = min(finite), max(finite)
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # a constant: on a scale from 0
+        return (0.0, 1.0) if high == 0 else (min(0.0, 1.25 * low), max(0.0, 1.25 * high))
+    air = 0.06 * (high - low)
+    if 0 <= low < 0.5 * high:
+        return 0.0, high + air  # a quantity that cannot be negative is shown from 0 unless that would flatten it
+    return low - air, high + air
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """At most `most` round numbers (1, 2 or 5 times a power of ten) inside the range."""
+    span = high - low
+    if not math.isfinite(span) or span <= 0:
+        return [low]
+    power = 10.0 ** math.floor(math.log10(span / most))
+    for factor in (1, 2, 5, 10, 20, 50):
+        step = factor * power
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first + 1 <= most:
+            return [index * step for index in range(first, last + 1)]
+    return [low]
+
+
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Labels with the same number of decimals: 0.0, 0.5, 1.0; thousands as 12,000; very small as 5e-6."""
+    if not values:
+        return []
+    largest = max(abs(value) for value in values)
+    step = min((abs(b - a) for a, b in pairwise(values)), default=largest or 1.0)
+    if largest and (largest < 1e-3 or largest >= 1e6):
+        return _scientific(values, step, math.floor(math.log10(largest) + 1e-9))
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step else 0
+    if len(values) == 1:
+        decimals = min(decimals + 1, 4)
+    return [f"{value:,.{decimals}f}".replace("-", "\u2212") for value in values]
+
+
+def _scientific(values: Sequence[float], step: float, exponent: int) -> list[str]:
+    """Labels with one exponent for all: 0.5e-4, 1.0e-4."""
+    digits = max(0, exponent - math.floor(math.log10(step) + 1e-9))
+    unit = 10.0**exponent
+    return [f"{v / unit:.{digits}f}e{exponent}".replace("-", "\u2212") if v else "0" for v in values]
+
+
+def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Ticks of an axis that counts steps: whole numbers only."""
+    return [tick for tick in ticks(low, high, most) if abs(tick - round(tick)) < 1e-6] or [round(low)]
+
+
+def numbers_of(values: Iterable[float | None]) -> Values:
+    """Values [n] with NaN where there is none."""
+    return np.array([math.nan if value is None else float(value) for value in values], dtype=np.float64)
+
+
+def smooth(values: Values, window: int) -> tuple[Values, Values]:
+    """The mean [n] of the `window` values around each, and its 95 % half-width [n] (normal, values independent).
+
+    Gaps are left out of the means and stay gaps; near the ends the window is what there is of it.
+    """
+    half = window // 2
+    finite = np.isfinite(values)
+    filled = np.where(finite, values, 0.0)
+    n = len(values)
+    starts = np.maximum(np.arange(n) - half, 0)
+    ends = np.minimum(np.arange(n) + half + 1, n)
+
+    def windowed(array: Values) -> Values:
+        total = np.concatenate([[0.0], np.cumsum(array)])
+        return np.asarray(total[ends] - total[starts], dtype=np.float64)
+
+    count = windowed(finite.astype(np.float64))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = windowed(filled) / count
+        variance = np.maximum(windowed(filled**2) / count - mean**2, 0.0) * count / (count - 1)
+        width = 1.96 * np.sqrt(variance / count)
+    return np.where(finite, mean, np.nan), np.where(finite & (count > 2), width, np.nan)
+
+
+def smoothing_window(n: int) -> int:
+    """How many steps a smoothed point stands for: about a fifteenth of the run, odd, at least 5."""
+    return max(5, n // 15 | 1)
+
+
+def thin(values: Values, most: int) -> NDArray[np.int64]:
+    """Indices of at most `most` points to draw: the least and the greatest of each stretch, so that spikes stay.
+
+    A gap that is as long as a stretch stays a gap, because its first missing point is kept.
+    """
+    n = len(values)
+    if n <= most:
+        return np.arange(n, dtype=np.int64)
+    kept = {0, n - 1}
+    edges = np.linspace(0, n, max(1, most // 2) + 1).astype(int)
+    for start, end in pairwise(edges):
+        part = values[start:end]
+        finite = np.flatnonzero(np.isfinite(part))
+        if not len(finite):
+            kept.add(int(start))
+            continue
+        kept |= {int(start + finite[part[finite].argmin()]), int(start + finite[part[finite].argmax()])}
+    return np.array(sorted(kept), dtype=np.int64)
+
+
+def scattered(values: Values, most: int) -> NDArray[np.int64]:
+    """Indices of at most `most` finite points, evenly spread so that they look like all of them, and the extremes."""
+    finite = np.flatnonzero(np.isfinite(values))
+    if len(finite) <= most:
+        return finite
+    kept = {int(finite[index]) for index in evenly(len(finite), most - 2)}
+    kept |= {int(finite[values[finite].argmin()]), int(finite[values[finite].argmax()])}
+    return np.array(sorted(kept), dtype=np.int64)
+
+
+def evenly(n: int, most: int) -> list[int]:
+    """At most `most` indices of n, evenly spread, the first and the last among them."""
+    if n <= most:
+        return list(range(n))
+    return sorted({round(index) for index in np.linspace(0, n - 1, most)})
+
+
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move labels apart until neighbours are `gap` apart, staying between low and high where they fit."""
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    moved = list(places)
+    for before, after in pairwise(order):
+        moved[after] = max(moved[after], moved[before] + gap)
+    if order and moved[order[-1]] > high:
+        moved[order[-1]] = high
+        for after, before in pairwise(order[::-1]):
+            moved[before] = min(moved[before], moved[after] - gap)
+    return [max(place, low) if len(places) * gap <= high - low else place for place in moved]
+
+
+# -- charts over steps -------------------------------------------------------------------------------------------
 
 UNIT = (0.0, 1.0)
 DOTS, LINE = 260, 200
@@ -21,6 +185,8 @@ SHORT = 12
 """A series of fewer values is drawn as it is, not smoothed."""
 DODGE = 9.0
 """How far evaluations of the same step stand apart, so that their intervals can be told apart."""
+CHARACTER = 6.4
+"""Rough width of a character of an axis label; labels are placed with it, never cut."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,9 +251,19 @@ NARROW = Size(420, 320, 106)
 
 @dataclass(slots=True)
 class _Drawn:
-    parts: list[str] = field(default_factory=list)
-    labels: list[tuple[float, str, str]] = field(default_factory=list)
-    """(y, text, style) of each layer's end."""
+    """A layer in coordinates."""
+
+    style: str
+    look: str = ""
+    """Of the path: `line`, `thin`, `raw`."""
+    path: str = ""
+    tip: str = ""
+    level: float | None = None
+    bands: list[str] = field(default_factory=list)
+    marks: list[tuple[float, float, tuple[float, float] | None, str, str]] = field(default_factory=list)
+    """x, y, the ends of the interval, shape and tooltip of each."""
+    name: tuple[float, str, str] | None = None
+    """y, text and style of the label at the right end."""
 
 
 def line_chart(
@@ -96,7 +272,6 @@ def line_chart(
     label: str,
     size: Size = NORMAL,
     y_range: tuple[float, float] | None = None,
-    x_title: str = "step",
 ) -> str:
     """A chart over steps.
 
@@ -105,26 +280,50 @@ def line_chart(
         label: what the figure shows, for those who do not see it.
         size: of the view box.
         y_range: a fixed range of the y axis; by default that of the values.
-        x_title: under the x axis.
     """
     xs = [float(step) for layer in layers if not isinstance(layer, Level) for step in layer.steps]
-    if not any(math.isfinite(value) for layer in layers for value in _values(layer)) or not xs:
-        empty = svg.text(size.width / 2, size.height / 2, "no values recorded", class_="tick", text_anchor="middle")
-        return svg.drawing(size.width, size.height, f"{label}: no values recorded", empty)
-    y = domain((value for layer in layers for value in _values(layer)), y_range)
-    x = (min(xs), max(xs)) if max(xs) > min(xs) else (min(xs) - 1, max(xs) + 1)
+    values = [value for layer in layers for value in _values(layer)]
+    if not any(map(math.isfinite, values)) or not xs:
+        return render("empty_chart.svg", size=size, label=label)
     several = [layer for layer in layers if isinstance(layer, Points)]
-    inset = 5.0 + DODGE * len(several) / 2 if several else 0.0
-    frame = svg.Frame.fit(size.width, size.height, x, y, right=size.right, inset=inset)
-    drawn = _Drawn([frame.axes(x_title)])
+    inset = 5.0 + DODGE * len(several) / 2 if several else 0.0  # keeps marks off the edges
+    low, high = domain(values, y_range)
+    at = ticks(low, high, max(3, min(6, int(size.height / 40))))
+    names = tick_labels(at)
+    left = max(36.0, 10 + CHARACTER * max(map(len, names)))
+    right, bottom = float(size.width - size.right), size.height - 34.0
+    first, last = (min(xs), max(xs)) if max(xs) > min(xs) else (min(xs) - 1, max(xs) + 1)
+    x, y = Scale(first, last, left + inset, right - inset), Scale(low, high, bottom, 10.0)
+    steps = whole_ticks(first, last, max(2, min(8, int((right - left) / 54))))
+    drawn = []
     for layer in layers:
         if isinstance(layer, Points):
             shift = DODGE * (several.index(layer) - (len(several) - 1) / 2)
-            _draw_points(layer, frame, drawn, shift, crowded=len(layer.steps) * 24 > frame.right - frame.left)
+            drawn.append(_points(layer, x, y, shift, crowded=len(layer.steps) * 24 > right - left))
         else:
-            _draw(layer, frame, drawn, label)
-    drawn.parts.append(_end_labels(frame, drawn.labels))
-    return svg.drawing(size.width, size.height, label, *drawn.parts)
+            drawn.append(_drawn(layer, x, y, label))
+    ends = [one.name for one in drawn if one.name is not None]
+    places = spread([end for end, _, _ in ends], 15, 12.0, bottom)
+    return render(
+        "line_chart.svg",
+        size=size,
+        label=label,
+        left=left,
+        right=right,
+        bottom=bottom,
+        y_ticks=[(y(value), name) for value, name in zip(at, names, strict=True)],
+        x_ticks=[(x(value), name) for value, name in zip(steps, tick_labels(steps), strict=True)],
+        layers=drawn,
+        names=[(place, *end[1:]) for place, end in zip(places, ends, strict=True)],
+    )
+
+
+def wide_chart(layers: Sequence[Layer], label: str, **sizes: int) -> tuple[str, str]:
+    """A chart of rewards as wide as the page, and the same one for narrow screens."""
+    wide, narrow = (
+        line_chart(layers, label=label, size=replace(size, **sizes), y_range=UNIT) for size in (WIDE, NARROW)
+    )
+    return wide, narrow
 
 
 def _values(layer: Layer) -> list[float]:
@@ -135,84 +334,76 @@ def _values(layer: Layer) -> list[float]:
     return [float(value) for value in layer.values]
 
 
-def _draw(layer: Line | Dots | Level, frame: svg.Frame, drawn: _Drawn, label: str) -> None:
+def _drawn(layer: Line | Dots | Level, x: Scale, y: Scale, label: str) -> _Drawn:
+    drawn = _Drawn(layer.style)
     if isinstance(layer, Level):
         if math.isfinite(layer.value):
-            y = frame.y(layer.value)
-            drawn.parts.append(svg.line(frame.left, y, frame.right, y, f"level {layer.style}"))
-            drawn.labels.append((y, layer.label, layer.style))
-    elif isinstance(layer, Dots):
-        kept = scattered(layer.values, layer.most)
-        data = svg.dots([frame.x(step) for step in layer.steps[kept]], layer.values[kept], frame.y)
-        drawn.parts.append(svg.element("path", d=data, class_=f"raw {layer.style}") if data else "")
-    else:
-        _draw_line(layer, frame, drawn, label)
-
-
-def _draw_line(layer: Line, frame: svg.Frame, drawn: _Drawn, label: str) -> None:
-    kept = thin(layer.values, layer.most)
-    values, xs = layer.values[kept], [frame.x(step) for step in layer.steps[kept]]
+            drawn.level = y(layer.value)
+            drawn.name = (drawn.level, layer.label, layer.style)
+        return drawn
+    kept = (scattered if isinstance(layer, Dots) else thin)(layer.values, layer.most)
+    xs, values = [x(step) for step in layer.steps[kept]], layer.values[kept]
+    if isinstance(layer, Dots):  # moves without a line, drawn by the round caps of the stroke
+        drawn.look, drawn.path = "raw", "".join(f"M{place}h0" for place in _places(xs, values, y))
+        return drawn
     if layer.band is not None:
-        drawn.parts.append(_band(xs, values, layer.band[kept], frame, layer.style))
+        width = layer.band[kept]
+        known = np.isfinite(values) & np.isfinite(width)
+        drawn.bands = [
+            _band([xs[index] for index in stretch], (values - width)[stretch], (values + width)[stretch], y)
+            for stretch in _stretches(known)
+            if len(stretch) > 1
+        ]
     finite = np.flatnonzero(np.isfinite(layer.values))
-    if not len(finite):
-        return
-    last = float(layer.values[finite[-1]])
-    tooltip = f"{layer.label or label}: {numbers.short(last)} at step {layer.steps[finite[-1]]:g}"
-    data = svg.path(xs, values, frame.y)
-    drawn.parts.append(svg.element("path", svg.title(tooltip), d=data, class_=f"line {layer.style}"))
-    if layer.label:
-        drawn.labels.append((frame.y(last), layer.label, layer.style))
+    if len(finite):
+        last = float(layer.values[finite[-1]])
+        drawn.tip = f"{layer.label or label}: {numbers.short(last)} at step {layer.steps[finite[-1]]:g}"
+        drawn.look, drawn.path = "line", _path(xs, values, y)
+        drawn.name = (y(last), layer.label, layer.style) if layer.label else None
+    return drawn
 
 
-def _band(xs: Sequence[float], values: Values, width: Values, frame: svg.Frame, style: str) -> str:
-    """Polygons between the bounds, one for each stretch without a gap."""
-    parts = []
-    known = np.isfinite(values) & np.isfinite(width)
-    stretches = np.split(np.arange(len(xs)), np.flatnonzero(np.diff(known.astype(int))) + 1)
-    for stretch in stretches:
-        if len(stretch) < 2 or not known[stretch[0]]:
-            continue
-        upper = [f"{svg.coordinate(xs[i])},{svg.coordinate(frame.y(values[i] + width[i]))}" for i in stretch]
-        lower = [f"{svg.coordinate(xs[i])},{svg.coordinate(frame.y(values[i] - width[i]))}" for i in stretch[::-1]]
-        parts.append(svg.element("path", d=f"M{'L'.join([*upper, *lower])}Z", class_=f"band {style}"))
-    return "".join(parts)
-
-
-def _draw_points(layer: Points, frame: svg.Frame, drawn: _Drawn, shift: float, *, crowded: bool) -> None:
+def _points(layer: Points, x: Scale, y: Scale, shift: float, *, crowded: bool) -> _Drawn:
     """Marks with bars; where they would touch, a line with a band and the marks as small dots."""
+    drawn = _Drawn(layer.style)
     kept = [i for i in evenly(len(layer.steps), INTERVALS) if math.isfinite(layer.intervals[i].mean)]
     if not kept:
-        return
+        return drawn
     intervals = [layer.intervals[i] for i in kept]
-    xs = [frame.x(layer.steps[i]) + (0.0 if crowded else shift) for i in kept]
+    xs = [x(layer.steps[i]) + (0.0 if crowded else shift) for i in kept]
     means = np.array([interval.mean for interval in intervals])
     if len(kept) > 1:
-        drawn.parts.append(_area(xs, intervals, frame, layer.style) if crowded else "")
-        style = "line" if crowded else "thin"
-        drawn.parts.append(svg.element("path", d=svg.path(xs, means, frame.y), class_=f"{style} {layer.style}"))
-    for x, index, interval in zip(xs, kept, intervals, strict=True):
-        if not crowded and numbers.known(interval.low) and numbers.known(interval.high):
-            drawn.parts.append(svg.line(x, frame.y(interval.low), x, frame.y(interval.high), f"bar {layer.style}"))
-        tooltip = f"step {layer.steps[index]:g}, {layer.label}: {numbers.interval_text(interval)}, n = {interval.n}"
-        shape = "small" if crowded else layer.shape
-        drawn.parts.append(svg.marker(x, frame.y(interval.mean), shape, layer.style, tooltip))
-    drawn.labels.append((frame.y(float(means[-1])), layer.label, layer.style))
+        drawn.look, drawn.path = "line" if crowded else "thin", _path(xs, means, y)
+        if crowded:
+            drawn.bands.append(_band(xs, [i.low for i in intervals], [i.high for i in intervals], y))
+    for at, index, one in zip(xs, kept, intervals, strict=True):
+        has_bar = not crowded and numbers.known(one.low) and numbers.known(one.high)
+        ends = (y(one.low), y(one.high)) if has_bar else None
+        tip = f"step {layer.steps[index]:g}, {layer.label}: {numbers.interval_text(one)}, n = {one.n}"
+        drawn.marks.append((at, y(one.mean), ends, "small" if crowded else layer.shape, tip))
+    drawn.name = (y(float(means[-1])), layer.label, layer.style)
+    return drawn
 
 
-def _area(xs: Sequence[float], intervals: Sequence[Interval], frame: svg.Frame, style: str) -> str:
-    """The intervals as one band."""
-    upper = [f"{svg.coordinate(x)},{svg.coordinate(frame.y(i.high))}" for x, i in zip(xs, intervals, strict=True)]
-    lower = [f"{svg.coordinate(x)},{svg.coordinate(frame.y(i.low))}" for x, i in zip(xs, intervals, strict=True)]
-    return svg.element("path", d=f"M{'L'.join([*upper, *lower[::-1]])}Z", class_=f"band {style}")
+def _stretches(known: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """The indices of each stretch without a gap."""
+    parts = np.split(np.arange(len(known)), np.flatnonzero(np.diff(known.astype(int))) + 1)
+    return [part for part in parts if len(part) and known[part[0]]]
 
 
-def _end_labels(frame: svg.Frame, labels: Sequence[tuple[float, str, str]]) -> str:
-    places = spread([y for y, _, _ in labels], 15, frame.top + 2, frame.bottom)
-    return "".join(
-        svg.text(frame.right + 9, place + 4, name, class_=f"label {style}")
-        for place, (_, name, style) in zip(places, labels, strict=True)
-    )
+def _places(xs: Sequence[float], ys: Iterable[float], y: Scale) -> list[str]:
+    return [f"{coordinate(x)},{coordinate(y(float(value)))}" for x, value in zip(xs, ys, strict=True)]
+
+
+def _path(xs: Sequence[float], ys: Values, y: Scale) -> str:
+    """Path data through the points; a gap breaks the line, and a lone point is a dot of the line's width."""
+    stretches = [_places([xs[i] for i in one], ys[one], y) for one in _stretches(~np.isnan(ys))]
+    return "".join(f"M{'L'.join(one)}{'h0' if len(one) == 1 else ''}" for one in stretches)
+
+
+def _band(xs: Sequence[float], low: Sequence[float] | Values, high: Sequence[float] | Values, y: Scale) -> str:
+    """Path data of the area between the bounds."""
+    return f"M{'L'.join([*_places(xs, high, y), *_places(xs, low, y)[::-1]])}Z"
 
 
 def smoothed(
@@ -223,3 +414,91 @@ def smoothed(
         return Dots(steps, values, style), Line(steps, values, style, label)
     mean, width = smooth(values, smoothing_window(len(values)))
     return Dots(steps, values, style, most), Line(steps, mean, style, label, width if band else None, most)
+
+
+# -- charts of rows ----------------------------------------------------------------------------------------------
+
+WIDTH = 420
+ROW = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A dot with its interval; `name` is what its tooltip calls it."""
+
+    interval: Interval
+    name: str
+    style: str = "c1"
+    shape: str = "circle"
+
+
+@dataclass(frozen=True, slots=True)
+class DotRow:
+    """A row of marks; `note` stands at the right. A row without marks is a heading."""
+
+    label: str
+    marks: tuple[Mark, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A vertical line with a name, and its interval as a band."""
+
+    interval: Interval
+    label: str
+
+
+def dot_chart(
+    rows: Sequence[DotRow], *, label: str, references: Sequence[Reference] = (), x_title: str = "reward"
+) -> str:
+    """Rows from top to bottom over an axis from 0 to 1; values outside of it are held at its edge.
+
+    Args:
+        rows: headings and rows of marks.
+        label: what the figure shows, for those who do not see it.
+        references: vertical lines; each has its name in a line of its own at the top, so that names never meet.
+        x_title: under the axis.
+    """
+    references = [reference for reference in references if numbers.known(reference.interval.mean)]
+    left = 14 + 6.6 * max((len(row.label[:22]) for row in rows), default=4)
+    right = WIDTH - 12 - 6.8 * max((len(row.note) for row in rows), default=0)
+    top = 8.0 + 16 * len(references)
+    bottom = top + ROW * max(len(rows), 1)
+    at = ticks(*UNIT, 6)
+    return render(
+        "dot_chart.svg",
+        rows=rows,
+        label=label,
+        references=references,
+        x_title=x_title,
+        top=top,
+        bottom=bottom,
+        x=Scale(*UNIT, left, right),
+        ticks=list(zip(at, tick_labels(at), strict=True)),
+        width=WIDTH,
+        height=round(bottom + 36),
+        row_height=ROW,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole."""
+
+    label: str
+    value: float
+    note: str
+
+
+def share_chart(shares: Sequence[Share], *, label: str) -> str:
+    """Bars from the left, the longest as long as there is space."""
+    return render(
+        "share_chart.svg",
+        shares=shares,
+        label=label,
+        width=WIDTH,
+        longest=max((share.value for share in shares), default=0.0),
+        left=14 + 6.6 * max((len(share.label) for share in shares), default=4),
+        right=WIDTH - 12 - 6.8 * max((len(share.note) for share in shares), default=0),
+    )

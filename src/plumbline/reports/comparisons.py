@@ -1,19 +1,31 @@
-"""Two evaluations of the same examples, pair by pair: the reward, its parts, its strata, and where the gain came from.
+"""Two evaluations of the same examples, pair by pair: the reward, its parts, its strata, and where the gain came from;
+answers read strictly and leniently; and which examples a report shows.
 
 What counts as a change is decided here, once: the 95 % interval of the paired difference excludes 0 and the paired
 test gives p < 0.05. Parts and strata are many questions at a time, so their p-values are Holm's.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 
 import numpy as np
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import Direction, Interval, Paired, detectable, direction, mean_interval, paired
+from plumbline.evaluation.figures import EARNED
+from plumbline.evaluation.statistics import (
+    TIE,
+    Direction,
+    Interval,
+    Paired,
+    detectable,
+    direction,
+    mean_interval,
+    paired,
+)
 from plumbline.evaluation.statistics import holm as holm_adjusted
 from plumbline.records import Evaluation, Judged
 
@@ -163,3 +175,111 @@ def holm(changes: Sequence[Change]) -> list[Change]:
     """The same changes with p-values adjusted for their number (`statistics.holm`)."""
     adjusted = holm_adjusted([change.p for change in changes])
     return [replace(change, p=p) for change, p in zip(changes, adjusted, strict=True)]
+
+
+# -- strict and lenient readings ---------------------------------------------------------------------------------
+
+STRICT, LENIENT, EXACT = "strict", "lenient", "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """Answers that strict parsing scores as 0 although they earn something, and those whose content is right."""
+
+    n: int
+    earning: int
+    right: int | None
+    """None where the parts are those of the strict reading, which say nothing about these answers."""
+
+
+def reading_names(evaluations: Iterable[Evaluation]) -> list[str]:
+    """Every reading, strict first, lenient second."""
+    names = {name for evaluation in evaluations for row in evaluation.rows for name in row.readings}
+    return [*(n for n in (STRICT, LENIENT) if n in names), *sorted(names - {STRICT, LENIENT})]
+
+
+def reward_reading(evaluations: Iterable[Evaluation]) -> str | None:
+    """The reading that the reward is, on every judged answer; None where it is none of them."""
+    rows = [row for evaluation in evaluations for row in evaluation.rows if row.readings]
+    names = {name for row in rows for name in row.readings}
+    same = [n for n in names if all(abs(row.readings.get(n, -1.0) - row.reward) < TIE for row in rows)]
+    return next((n for n in (LENIENT, STRICT, *sorted(names)) if n in same), None)
+
+
+def has_both(evaluation: Evaluation) -> bool:
+    """Whether answers were read both ways."""
+    return any(STRICT in row.readings and LENIENT in row.readings for row in evaluation.rows)
+
+
+def rescued(rows: Iterable[Judged], form: Sequence[str]) -> Rescued:
+    """Count the answers that only the lenient reading pays; `form` names the parts that are not content."""
+    both = [row for row in rows if STRICT in row.readings and LENIENT in row.readings]
+    paid = [row for row in both if row.readings[STRICT] <= TIE < row.readings[LENIENT]]
+    is_known = all(abs(row.reward - row.readings[LENIENT]) < TIE for row in paid)
+    return Rescued(len(both), len(paid), sum(is_right(row, form) for row in paid) if is_known else None)
+
+
+def is_right(row: Judged, form: Sequence[str]) -> bool:
+    """Whether an answer's content is right; what it loses by its form (a code fence, say) does not matter.
+
+    A part named `exact` decides, where there is one: it may allow a number to be a little off.
+    """
+    content = {name: value for name, value in row.parts.items() if value is not None and name not in form}
+    if EXACT in content:
+        return content[EXACT] >= EARNED
+    return min(content.values()) >= EARNED if content else row.readings.get(LENIENT, row.reward) >= EARNED
+
+
+# -- which examples are shown ------------------------------------------------------------------------------------
+
+EACH, COUNT = 2, 8
+RULE = (
+    "Two of the largest gains, two of the largest losses, two nearest the median change and two failures that did not "
+    "change; equal candidates go by id, and examples nearest the median fill up."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """An example's answers before and after, and by which part of the rule it is shown."""
+
+    before: Judged
+    after: Judged
+    why: str
+
+    @property
+    def gain(self) -> float:
+        """What the answer earns more than before."""
+        return self.after.reward - self.before.reward
+
+
+def select(comparison: Comparison) -> list[Picked]:
+    """The examples to show, by a rule, so that nobody picks them; in the order of the rule."""
+    pairs = sorted(comparison.pairs, key=lambda pair: pair[1].id)
+    if not pairs:
+        return []
+    middle = median(map(_gain, pairs))
+    chosen: dict[str, Picked] = {}
+
+    def take(candidates: Iterable[Pair], order: Callable[[Pair], float], why: str, most: int) -> None:
+        ranked = sorted(candidates, key=lambda pair: round(order(pair), 9))  # stable: equal ones stay in order of id
+        free = [pair for pair in ranked if pair[1].id not in chosen]
+        for before, after in free[:most]:
+            chosen[after.id] = Picked(before, after, why)
+
+    def from_median(pair: Pair) -> float:
+        return abs(_gain(pair) - middle)
+
+    take((p for p in pairs if _gain(p) > TIE), lambda p: -_gain(p), "largest gain", EACH)
+    take((p for p in pairs if _gain(p) < -TIE), _gain, "largest loss", EACH)
+    failed = [p for p in pairs if abs(_gain(p)) <= TIE and p[1].reward < EARNED]
+    lowest = sorted(failed, key=lambda p: p[1].reward)[:EACH]
+    kept = {pair[1].id for pair in lowest}
+    take((p for p in pairs if p[1].id not in kept), from_median, "near the median change", EACH)
+    take(lowest, lambda p: p[1].reward, "unchanged failure", EACH)
+    take(pairs, from_median, "near the median change", COUNT - len(chosen))
+    return list(chosen.values())
+
+
+def _gain(pair: Pair) -> float:
+    return pair[1].reward - pair[0].reward

@@ -1,33 +1,38 @@
-"""One evaluation to keep and to publish: its tables, a page of its own, and where a command writes them.
+"""One evaluation to read and to publish: its tables, a page of its own, and where a command writes them.
 
 The figures beside the controls and the oracle, by stratum, and by kind. What they are made from is
 `evaluation.summary.detail`, so that the tables and the JSON cannot differ.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.table import Table as Terminal
+from rich.text import Text
 
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationResult
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.figures import ACCURACY, RIGHT
+from plumbline.evaluation.figures import ACCURACY, REWARD, RIGHT, TITLES
 from plumbline.evaluation.replays import RULE
+from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import detail
-from plumbline.reports.page import Section, is_page, page, paragraph
-from plumbline.reports.sections.replays import HEADING, filmstrips
+from plumbline.reports.page import Section, is_page, page
+from plumbline.reports.sections import replayed
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
-from plumbline.reports.terminal import detail_tables, tasks_tables
 from plumbline.runs import claims
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
 from plumbline.storage import dumps, write_text
 
-Format = Literal["md", "csv", "latex"]
-FORMATS: tuple[Format, ...] = ("md", "csv", "latex")
-ENDINGS: Mapping[Format, str] = {"md": "md", "csv": "csv", "latex": "tex"}
+FORMATS: Mapping[str, tuple[str, Callable[[Table], str]]] = {
+    "md": ("md", Table.to_markdown),
+    "csv": ("csv", Table.to_csv),
+    "latex": ("tex", Table.to_latex),
+}
+"""What tables can be written as: the ending of a file, and the writer."""
 Values = Mapping[str, Any]
 TABLES = "tables"
 """What the mark in a folder of tables says (see `plumbline.runs.claims`)."""
@@ -59,16 +64,15 @@ def render(tables: Sequence[Table], form: str) -> str:
         RecipeError: there is no such format.
     """
     check_format(form)
-    if form == "md":
-        return "\n".join(table.to_markdown() for table in tables)
-    return "\n".join(table.to_csv() if form == "csv" else table.to_latex() for table in tables)
+    _, write = FORMATS[form]
+    return "\n".join(map(write, tables))
 
 
 def write_tables(folder: Path, tables: Sequence[Table]) -> None:
     """Write every table as `<name>.md`, `.csv` and `.tex`."""
     for table in tables:
-        for form in FORMATS:
-            write_text(folder / f"{table.name}.{ENDINGS[form]}", render([table], form))
+        for ending, write in FORMATS.values():
+            write_text(folder / f"{table.name}.{ending}", write(table))
 
 
 def _where(summary: Values) -> str:
@@ -78,32 +82,24 @@ def _where(summary: Values) -> str:
 
 def _figures(summary: Values) -> Table:
     """The evaluation, then the oracle and the controls from the best to the worst, on the same examples; each once."""
-    titles, limits = summary["titles"], summary["limits"]
-    columns = [
-        Column("source", "Answers from"),
-        Column("n", "n", "count"),
-        *(Column(key, title, "interval") for key, title in titles.items()),
-    ]
-    if limits:
-        columns += [Column("limit", "Limit", "number", 2), Column("holds", "Holds")]
-    columns.append(Column("failures", "Failures", "count"))
-    source = summary["source"]
-    rows = [Row(_cells(source, summary["figures"], summary, limits.get(source), summary["failures"]))]
+    titles, limits, source = summary["titles"], summary["limits"], summary["source"]
+    columns: list[str | Column] = [Column("source", "Answers from"), "n"]
+    columns += [Column(key, title, "interval") for key, title in titles.items()]
+    columns += [Column("limit", "Limit", "number", 2), Column("holds", "Holds")] if limits else []
     references = {name: figures for name, figures in summary["references"].items() if name != source}
     order = sorted(references, key=lambda name: (name != ORACLE, -references[name]["mean_reward"]["mean"], name))
-    for name in order:
-        shown = "Oracle" if name == ORACLE else f"Control: {name}"
-        rows.append(Row(_cells(shown, references[name], summary, limits.get(name), None), "reference"))
-    return Table("figures", f"Figures, {_where(summary)}", tuple(columns), tuple(rows))
-
-
-def _cells(
-    source: str, figures: Values, summary: Values, limit: Values | None, failures: int | None
-) -> tuple[Cell, ...]:
-    cells: list[Cell] = [source, figures["mean_reward"]["n"], *(recorded(figures[key]) for key in summary["titles"])]
-    if summary["limits"]:
-        cells += [limit["limit"], "yes" if limit["holds"] else "no"] if limit else [None, None]
-    return (*cells, failures)
+    rows = []
+    for name in (source, *order):
+        figures: Values = references.get(name) or summary["figures"]
+        shown = {ORACLE: "Oracle", source: source}.get(name, f"Control: {name}")
+        cells: list[Cell] = [shown, figures["mean_reward"]["n"], *(recorded(figures[key]) for key in titles)]
+        if limits:
+            limit = limits.get(name)
+            cells += [limit["limit"], "yes" if limit["holds"] else "no"] if limit else [None, None]
+        own = name == source
+        rows.append(Row((*cells, summary["failures"] if own else None), "" if own else "reference"))
+    columns.append(Column("failures", "Failures", "count"))
+    return Table.of("figures", f"Figures, {_where(summary)}", columns, rows)
 
 
 def _breakdown(summary: Values, what: str) -> Table:
@@ -111,17 +107,123 @@ def _breakdown(summary: Values, what: str) -> Table:
     keys = list(next(iter(values.values())))
     titles = {ACCURACY: "Accuracy", RIGHT: "All right", **summary["titles"]}
     floors: Mapping[str, float] = summary["floors"] if values.keys() <= summary["floors"].keys() else {}
-    columns = (
-        Column(what, what.capitalize()),
-        Column("n", "n", "count"),
-        *(Column(key, titles[key], "interval") for key in keys),
-        *((Column("floor", "Best control", "number", 3),) if floors else ()),
-    )
-    rows = tuple(
-        Row((name, found[keys[0]]["n"], *(recorded(found[key]) for key in keys), *([floors[name]] if floors else [])))
+    columns: list[str | Column] = [Column(what, what.capitalize()), "n"]
+    columns += [Column(key, titles[key], "interval") for key in keys]
+    columns += [Column("floor", "Best control", "number")] if floors else []
+    rows = [
+        (name, found[keys[0]]["n"], *(recorded(found[key]) for key in keys), *([floors[name]] if floors else []))
         for name, found in values.items()
-    )
-    return Table(f"by-{what}", f"By {what}: {summary['source']}, {_where(summary)}", columns, rows)
+    ]
+    return Table.of(f"by-{what}", f"By {what}: {summary['source']}, {_where(summary)}", columns, rows)
+
+
+# -- for a terminal ----------------------------------------------------------------------------------------------
+
+
+def _interval(values: Values) -> str:
+    return f"{Interval(**values):.3f}" if values["n"] else "-"
+
+
+def summary_tables(summary: Values, *, whole: bool = True) -> RenderableType:
+    """An evaluation's summary: reward under each reading, floor and ceiling, parts, parse modes.
+
+    Args:
+        summary: what `evaluation.summary.summarise` gives.
+        whole: with the strata and the parts that a table of their own would repeat.
+    """
+    head = _listing(f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}")
+    head.add_row("reward", _interval(summary["reward"]), style="bold")
+    for name, values in summary["readings"].items():
+        head.add_row(f"  {name} reading", _interval(values))
+    for name, values in summary["strata"].items() if whole else ():
+        head.add_row(f"  {name}", _interval(values))
+    for key, values in summary["figures"].items():
+        if key != REWARD:
+            head.add_row(key.replace("_", " "), _interval(values))
+    if "floor" in summary:
+        for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
+            limit = summary.get("limits", {}).get(name)
+            said = "" if limit is None else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
+            holds = limit is None or limit["holds"]
+            head.add_row(f"  control: {name}", f"{value:.3f}{said}", style="" if holds else "red")
+        ceiling, skill = summary["ceiling"], summary["skill"]
+        head.add_row("ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}")
+        head.add_row("skill (0 = best control, 1 = oracle)", "-" if skill is None else f"{skill:.3f}")
+    if (covered := summary.get("coverage")) is not None:  # how much of the splits a file of answers covers
+        for split, count in covered["splits"].items():
+            head.add_row(f"answered of {split}", f"{count['answered']} of {count['of']}")
+        if covered["missing"]:
+            shown = f"{covered['mean_missing_as_0']:.3f}"
+            head.add_row(f"mean with the {covered['missing']} missing as 0", shown, style="bold")
+        if covered["train_rows"]:
+            head.add_row("answers to training rows", str(covered["train_rows"]), style="red")
+    if summary["truncated"] is not None:
+        head.add_row("truncated", f"{summary['truncated']:.1%}")
+    if summary["mean_tokens"] is not None:
+        head.add_row("mean tokens", f"{summary['mean_tokens']:.1f}")
+    if summary["failures"]:
+        head.add_row("could not be judged", str(summary["failures"]), style="red")
+    parts = _listing("parts")
+    for name, values in summary["parts"].items():
+        if whole or not summary["prefix"] or not name.startswith(summary["prefix"]):
+            parts.add_row(name, _interval(values))
+    modes = _listing("how the answers were read", "answers")
+    for name, count in list(summary["how"].items())[:12]:
+        modes.add_row(name, f"{count} ({count / summary['n']:.1%})")
+    return Group(head, parts, modes)
+
+
+def _listing(title: str, values: str = "mean [95 % interval]") -> Terminal:
+    table = Terminal(title=title, min_width=64)
+    table.add_column("")
+    table.add_column(values, justify="right")
+    return table
+
+
+def detail_tables(summary: Values) -> RenderableType:
+    """`summary_tables`, and beside it what the evaluation is broken down by, if the task has figures of its own."""
+    if set(summary["titles"]) == set(TITLES):
+        return summary_tables(summary)
+    shown = summary_tables(summary, whole=False)
+    note = [Text(f"{summary['note']}\n", style="bold yellow")] if summary["note"] else []
+    tables = [_broken_down(what, summary) for what in summary["by"]]
+    return Group(*note, shown, *tables, *([Text("\nall intervals: --json, --table md")] if tables else []))
+
+
+def tasks_tables(summaries: Mapping[str, Values]) -> RenderableType:
+    """`detail_tables` of each task, and below them all tasks' rewards beside their floors and ceilings."""
+    first = next(iter(summaries.values()))
+    table = Terminal(title=f"{first['source']} on {first['split']}", min_width=64)
+    table.add_column("task")
+    for heading in ("n", "reward [95 % interval]", "best control", "oracle"):
+        table.add_column(heading, justify="right")
+    for name, summary in summaries.items():
+        bounds = (summary["floor"], summary["ceiling"])
+        shown = ["-" if bound is None else f"{bound:.3f}" for bound in bounds]
+        table.add_row(name, str(summary["n"]), _interval(summary["reward"]), *shown)
+    return Group(*map(detail_tables, summaries.values()), table)
+
+
+def _broken_down(what: str, summary: Values) -> RenderableType:
+    """One figure with its interval, the others as plain means, which is what 80 columns hold."""
+    values = summary["by"][what]
+    keys = list(next(iter(values.values())))
+    interval = REWARD if REWARD in keys else keys[0]
+    table = Terminal(title=f"by {what}", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column(what, no_wrap=True)
+    table.add_column("n", justify="right")
+    for key in keys:
+        words = key.removesuffix("_rate").split("_")
+        widest = max(map(len, words))
+        table.add_column(" ".join(words), justify="right", min_width=widest, no_wrap=key == interval)
+    for name, found in values.items():
+        shown = {key: Interval(**found[key]) if found[key]["n"] else None for key in keys}
+        cells = ["-" if one is None else f"{one if key == interval else one.mean:.2f}" for key, one in shown.items()]
+        table.add_row(name, str(found[interval]["n"]), *cells)
+    return table
+
+
+# -- what a command writes ---------------------------------------------------------------------------------------
 
 
 def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
@@ -138,7 +240,7 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
         Section(table.name, table.name.replace("by-", "By "), table.to_html(limit=200)) for table in tables[1:]
     ]
     if replays:
-        sections.append(Section("replays", HEADING, paragraph(RULE) + filmstrips(replays)))
+        sections.append(replayed({RULE: replays}))
     return page(f"{title} · Plumbline", sections)
 
 

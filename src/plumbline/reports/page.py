@@ -1,20 +1,30 @@
-"""The HTML around the sections: one file, no script, nothing from the network (its own policy forbids both)."""
+"""Pages: data in templates. A page is one file, without a script or the network (its own policy forbids both)."""
 
+import html as markup
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from plumbline.reports.escaping import html
-from plumbline.reports.style import CSS
-from plumbline.reports.svg import marker
+from markupsafe import Markup
+
+from plumbline.errors import visible
+from plumbline.reports import numbers
 from plumbline.storage import open_regular
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 GENERATOR = '<meta name="generator" content="Plumbline">'
 """How a page of ours is known (`is_page`)."""
 PICTURES = "; img-src data:"
 """What a page with pictures is allowed, too: those that stand in the file itself."""
+MINUS = re.compile(r"(?<=[ (\[>])-(?=\d)")
+RELATION = re.compile(r"\b([np]) ([=<]) (?=\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,22 @@ class Section:
     body: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A chart with its caption."""
+
+    title: str
+    chart: str
+    narrow: str = ""
+    """A second drawing for narrow screens."""
+    about: str = ""
+    keys: tuple[tuple[str, str, str], ...] = ()
+    """Style, shape and name of the marks."""
+    more: str = ""
+    ending: str = ""
+    """From what to what it went, at the right of the title."""
+
+
 def is_page(path: Path) -> bool:
     """Whether a file is a page of ours."""
     with open_regular(path) as file:
@@ -34,52 +60,53 @@ def is_page(path: Path) -> bool:
 
 def page(title: str, sections: Sequence[Section]) -> str:
     """The whole file."""
-    links = "".join(
-        f'<a href="#{section.anchor}">{html(section.heading)}</a>' for section in sections if section.heading
-    )
-    # Text of models is escaped, so that only `sections.replays` can have written this.
+    # Text of models is escaped, so that only the replays can have written this.
     policy = POLICY + (PICTURES if any('<img src="data:' in section.body for section in sections) else "")
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f"{GENERATOR}\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{html(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n"
-        f'<nav aria-label="Sections">{links}</nav>\n<main>\n{"".join(map(_section, sections))}</main>\n'
-        "</body>\n</html>\n"
+    return render("page.html", title=title, sections=sections, policy=policy)
+
+
+def section(anchor: str, heading: str, template: str = "", **values: object) -> Section:
+    """A section by its template, which is called as its anchor unless another is named."""
+    return Section(anchor, heading, render(f"{template or anchor}.html", **values))
+
+
+def render(name: str, **values: object) -> str:
+    """A template filled: HTML or SVG, safe to be put into another."""
+    return Markup(_environment().get_template(f"{name}.j2").render(values))  # noqa: S704 - it escapes by itself
+
+
+def read_template(name: str) -> str:
+    """A template. One of HTML is a single line: between elements that stand on lines of their own there is no space."""
+    text = files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+    return text if name.endswith(".md.j2") else "".join(map(str.strip, text.splitlines()))
+
+
+@cache
+def _environment() -> "Environment":
+    import jinja2  # commands that make no page start without it
+
+    @jinja2.pass_context
+    def escaped(context: jinja2.runtime.Context, value: object) -> Markup:
+        if isinstance(value, Markup):
+            return value
+        return Markup(markdown(str(value))) if str(context.name).endswith(".md.j2") else html(value)  # noqa: S704
+
+    made = jinja2.Environment(
+        loader=jinja2.FunctionLoader(read_template),
+        autoescape=True,
+        finalize=escaped,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    made.filters |= {"c": coordinate, "typeset": typeset, "minus": minus, "clipped": clipped, "code": code}
+    made.globals |= {"numbers": numbers, "clip": clip, "zip": zip}
+    return made
 
 
-def _section(section: Section) -> str:
-    heading = f"<h2>{html(section.heading)}</h2>\n" if section.heading else ""
-    return f'<section id="{section.anchor}">\n{heading}{section.body}\n</section>\n'
-
-
-def figure(title: str, about: str, chart: str, narrow: str = "", ending: str = "") -> str:
-    """A chart with its caption.
-
-    Args:
-        title: in bold.
-        about: what is drawn, as HTML.
-        chart: the drawing.
-        narrow: a second drawing for narrow screens.
-        ending: from what to what it went, at the right of the title.
-    """
-    drawn = f'<div class="wide">{chart}</div><div class="narrow">{narrow}</div>' if narrow else chart
-    said = f' <span class="about">{about}</span>' if about else ""
-    went = f'<span class="ending">{html(typeset(ending))}</span>' if ending else ""
-    return f"<figure><figcaption>{went}<b>{html(title)}</b>{said}</figcaption>{drawn}</figure>"
-
-
-def paragraph(text: str, style: str = "") -> str:
-    """A paragraph of plain text."""
-    written = f' class="{style}"' if style else ""
-    return f"<p{written}>{html(typeset(text))}</p>"
-
-
-MINUS = re.compile(r"(?<=[ (\[>])-(?=\d)")
-RELATION = re.compile(r"\b([np]) ([=<]) (?=\d)")
+def coordinate(value: float) -> str:
+    """One decimal, and none where it is 0: a tenth of a pixel is less than anybody sees."""
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def typeset(text: str) -> str:
@@ -87,17 +114,94 @@ def typeset(text: str) -> str:
     return RELATION.sub("\\1\u00a0\\2\u00a0", MINUS.sub("\u2212", text))
 
 
-def key(style: str, shape: str, text: str) -> str:
-    """What a mark stands for, in a caption: the mark itself, drawn, so that no font decides how it looks."""
-    drawn = marker(6.0, 6.0, shape, style)
-    return f'<span class="key"><svg viewBox="0 0 12 12" aria-hidden="true">{drawn}</svg>{html(text)}</span>'
+def clipped(text: str, limit: int) -> str:
+    """The beginning of a text, as far as its HTML has at most `limit` bytes."""
+    return clip(text, limit)[0]
 
 
-def facts(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and values."""
-    return '<dl class="facts">' + "".join(f"<dt>{html(k)}</dt><dd>{html(v)}</dd>" for k, v in pairs) + "</dl>"
+def code(text: str, limit: int | None = None) -> str:
+    """A code block of Markdown; a text that is longer than `limit` is clipped, and what is left out is counted."""
+    shown, left = (text, 0) if limit is None else clip(text, limit)
+    return Markup(markdown_block(shown + (f"\n… {left:,} more characters" if left else "")))  # noqa: S704
 
 
-def folded(summary: str, text: str) -> str:
-    """Long text behind a line that opens it."""
-    return f"<details><summary>{html(summary)}</summary><pre>\n{html(text)}</pre></details>"
+def minus(text: str) -> str:
+    """A real minus sign before digits."""
+    return text.replace("-", "\u2212")
+
+
+# -- escaping ----------------------------------------------------------------------------------------------------
+# Text from models, recipes and records is hostile until it is escaped: one function for each place it goes to. Every
+# one makes it harmless to show (`errors.visible`): no control characters, no marks that turn the reading direction,
+# no half of a surrogate pair, which no file can hold.
+
+LINE = re.compile(r"\s+")
+MARKDOWN = re.compile(r"([\\`*_|~#$]|\[(?![-+]?\d)|(?<!\d)\]|\](?=[(\[:]))")
+"""What is escaped; the brackets of an interval are left as they are, unless what follows could make them a link."""
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "[": "{[}",  # at the start of a row it would be read as an option of the row before
+    "]": "{]}",
+    "*": "{*}",
+    "\u2192": r"$\to$",
+}
+
+
+def line(text: str) -> str:
+    """Visible text on one line."""
+    return LINE.sub(" ", visible(text)).strip()
+
+
+def html(text: object) -> Markup:
+    """For an element's content or a quoted attribute, in HTML and in SVG."""
+    return Markup(markup.escape(visible(str(text)), quote=True))  # noqa: S704
+
+
+def clip(text: str, limit: int) -> tuple[str, int]:
+    """The beginning of a text whose HTML is at most `limit` bytes, and how many characters are left out."""
+    if len(text) * 12 <= limit:  # no character needs more
+        return text, 0
+    size = 0
+    for index, character in enumerate(text):
+        size += len(html(character).encode())
+        if size > limit:
+            return text[:index], len(text) - index
+    return text, 0
+
+
+def markdown(text: str) -> str:
+    """For a line or a table cell: nothing in it is a link, a picture, a tag or a column."""
+    escaped = markup.escape(line(text), quote=False).replace("&lt; ", "< ")  # no tag begins with a space
+    return MARKDOWN.sub(r"\\\1", escaped)
+
+
+def markdown_block(text: str) -> str:
+    """A code block; its fence is longer than any row of backticks in the text."""
+    shown = visible(text)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{shown}\n{fence}"
+
+
+def latex(text: str) -> str:
+    """For a cell of a LaTeX table."""
+    return "".join(LATEX.get(character, character) for character in line(text))
+
+
+def csv(text: str) -> str:
+    """For a cell of a CSV file: what a spreadsheet would run as a formula begins with an apostrophe."""
+    shown = visible(text)
+    return f"'{shown}" if shown.lstrip()[:1] in {*"=+-@\uff1d\uff0b\uff0d\uff20"} or shown[:1] == "\t" else shown

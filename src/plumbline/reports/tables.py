@@ -1,4 +1,4 @@
-"""One table, four ways: HTML to read, Markdown to paste, CSV to compute with, LaTeX to publish.
+"""One table, five ways: HTML to read, Markdown to paste, CSV to compute with, LaTeX to publish, and a terminal.
 
 A column knows what its cells are, so that every form shows them in its own way: an interval is one cell for people
 and three columns in the CSV, where nothing is rounded.
@@ -7,18 +7,23 @@ and three columns in the CSV, where nothing is rounded.
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rich.box import SIMPLE_HEAD
+from rich.table import Table as Terminal
+from rich.text import Text
+
+from plumbline.errors import visible
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports import escaping, numbers
+from plumbline.reports import numbers, page
 
 Kind = Literal["text", "count", "number", "share", "interval", "change", "p"]
-LONG = 40
-"""Characters of a row's name from which it may take several lines."""
 MINUS = re.compile(r"-(?=\d)")
 Cell = str | int | float | Interval | None
+TERMINAL = {"head": "bold", "reference": "dim"}
+"""How rows that are set apart look in a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,57 @@ class Column:
     title: str
     kind: Kind = "text"
     digits: int = 3
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether a cell is a mean with its interval."""
+        return self.kind in {"interval", "change"}
+
+    def text(self, cell: Cell) -> str:
+        """A cell as people read it, unescaped."""
+        if isinstance(cell, Interval):
+            return numbers.interval_text(cell, sign=self.kind == "change")
+        if cell is None:
+            return numbers.DASH
+        if isinstance(cell, str):
+            return cell
+        if self.kind == "count":
+            return numbers.count(int(cell))
+        if self.kind == "share":
+            return numbers.share(cell)
+        return numbers.p_value(cell) if self.kind == "p" else numbers.fixed(cell, self.digits)
+
+    def latex(self, cell: Cell) -> str:
+        """A cell of a LaTeX table."""
+        text = page.latex(self.text(cell))
+        if self.kind == "text":
+            return text
+        return "--" if text == numbers.DASH else MINUS.sub("$-$", text)
+
+    def exact(self, cell: Cell) -> tuple[str | int | float, ...]:
+        """The cells of a CSV file: numbers in full, and nothing where nothing was computed."""
+        if isinstance(cell, Interval):
+            return (cell.mean, cell.low, cell.high) if numbers.known(cell.mean) else ("", "", "")
+        if isinstance(cell, str):
+            return (page.csv(cell),)
+        return (cell,) if numbers.known(cell) else ("",) * (3 if self.is_interval else 1)
+
+
+COMMON = {
+    column.key: column
+    for column in (
+        *(Column(key, key.capitalize()) for key in ("run", "task", "split", "stage", "stages", "asked")),
+        Column("mode", "Asked"),
+        Column("n", "n", "count"),
+        Column("reward", "Reward", "interval"),
+        *(Column(key, key.capitalize(), "number") for key in ("before", "after", "floor", "ceiling")),
+        Column("difference", "Difference", "change"),
+        Column("p", "p", "p"),
+        Column("p_holm", "p (Holm)", "p"),
+        Column("skill", "Skill", "number", 2),
+    )
+}
+"""Columns of several tables, which name them by their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +100,7 @@ class Table:
     """Rows under typed columns.
 
     Example:
-        Table("parts", "Reward by part", (Column("part", "Part"), Column("n", "n", "count")), (Row(("parse", 59)),))
+        Table("parts", "Reward by part", (Column("part", "Part"), N), (Row(("parse", 59)),))
     """
 
     name: str
@@ -53,65 +109,49 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
 
+    @classmethod
+    def of(
+        cls, name: str, caption: str, columns: Iterable[str | Column], rows: Iterable[Row | Iterable[Cell]]
+    ) -> "Table":
+        """A table whose columns may be keys of `COMMON`, and whose rows may be cells alone."""
+        made = (COMMON[column] if isinstance(column, str) else column for column in columns)
+        return cls(name, caption, tuple(made), tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows))
+
     def __post_init__(self) -> None:
         for row in self.rows:
             assert len(row.cells) == len(self.columns), f"table {self.name}: {row.cells} under {len(self.columns)}"
 
     def to_html(self, limit: int = 60) -> str:
         """A table in a box of its own that scrolls sideways on a phone; at most `limit` rows."""
-        caption = escaping.html(self.caption)
-        head = "".join(f'<th scope="col"{_numeric(c)}>{escaping.html(c.title)}</th>' for c in self.columns)
-        body = "".join(self._html_row(row) for row in self.rows[:limit])
-        left = len(self.rows) - limit
-        note = f'<p class="note">{left} more rows are in {self.name}.csv.</p>' if left > 0 else ""
-        return (
-            f'<p class="caption">{caption}</p><div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
-            f'<table aria-label="{caption}">'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
-        )
-
-    def _html_row(self, row: Row) -> str:
-        cells = []
-        for index, (column, cell) in enumerate(zip(self.columns, row.cells, strict=True)):
-            content = _html_cell(column, cell)
-            long = ' class="long"' if len(content) > LONG else ""
-            cells.append(
-                f'<th scope="row"{long}>{content}</th>' if not index else f"<td{_numeric(column)}>{content}</td>"
-            )
-        style = f' class="{row.style}"' if row.style else ""
-        return f"<tr{style}>{''.join(cells)}</tr>"
+        return page.render("table", table=self, limit=limit)
 
     def to_markdown(self) -> str:
         """A table of GitHub's Markdown, its caption above in bold."""
         rows = [
-            [escaping.markdown(column.title) for column in self.columns],
+            [page.markdown(column.title) for column in self.columns],
             ["---" if column.kind == "text" else "--:" for column in self.columns],
-            *([self._cell(column, cell, escaping.markdown) for column, cell in self._pairs(row)] for row in self.rows),
+            *([page.markdown(column.text(cell)) for column, cell in self._pairs(row)] for row in self.rows),
         ]
         lines = [f"| {' | '.join(row)} |" for row in rows]
-        return f"**{escaping.markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
+        return f"**{page.markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
         """Every number in full; an interval is three columns: its mean under the key, `_low` and `_high`."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            name
-            for column in self.columns
-            for name in (
-                (column.key, f"{column.key}_low", f"{column.key}_high") if _is_interval(column) else (column.key,)
-            )
+        endings = {True: ("", "_low", "_high"), False: ("",)}
+        writer.writerow(column.key + ending for column in self.columns for ending in endings[column.is_interval])
+        writer.writerows(
+            [value for column, cell in self._pairs(row) for value in column.exact(cell)] for row in self.rows
         )
-        for row in self.rows:
-            writer.writerow(value for column, cell in self._pairs(row) for value in _csv_values(column, cell))
         return file.getvalue()
 
     def to_latex(self) -> str:
         """A booktabs tabular, to be put into a table environment of yours."""
         layout = "".join("l" if column.kind == "text" else "r" for column in self.columns)
-        head = " & ".join(escaping.latex(column.title) for column in self.columns)
+        head = " & ".join(page.latex(column.title) for column in self.columns)
         lines = [
-            f"% {escaping.line(self.caption)}",
+            f"% {page.line(self.caption)}",
             r"% needs \usepackage{booktabs}",
             rf"\begin{{tabular}}{{{layout}}}",
             r"\toprule",
@@ -121,71 +161,25 @@ class Table:
         for index, row in enumerate(self.rows):
             if index and row.style == "reference" != self.rows[index - 1].style:
                 lines.append(r"\midrule")
-            cells = [self._cell(column, cell, escaping.latex, latex=True) for column, cell in self._pairs(row)]
-            lines.append(rf"{' & '.join(cells)} \\")
+            lines.append(rf"{' & '.join(column.latex(cell) for column, cell in self._pairs(row))} \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+    def to_rich(self, *, only_first: bool = False) -> Terminal:
+        """For a terminal; where it is narrow, texts are broken (or those of the first column), and numbers are not."""
+        shown = Terminal(title=self.caption or None, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        for index, column in enumerate(self.columns):
+            text = column.kind == "text"
+            whole = not text or (only_first and index > 0)
+            shown.add_column(column.title, justify="left" if text else "right", no_wrap=whole, overflow="fold")
+        for row in self.rows:
+            cells = (Text(visible(column.text(cell))) for column, cell in self._pairs(row))
+            shown.add_row(*cells, style=TERMINAL.get(row.style, row.style))
+        return shown
 
     def _pairs(self, row: Row) -> list[tuple[Column, Cell]]:
         return list(zip(self.columns, row.cells, strict=True))
-
-    @staticmethod
-    def _cell(column: Column, cell: Cell, escape: Callable[[str], str], *, latex: bool = False) -> str:
-        text = escape(cell_text(column, cell))
-        if not latex or column.kind == "text":
-            return text
-        return "--" if text == numbers.DASH else MINUS.sub("$-$", text)
 
 
 def recorded(values: Mapping[str, Any] | None) -> Interval | None:
     """An interval as `evaluation.summary` writes it; None where it was not computed."""
     return None if values is None or values["mean"] is None else Interval(**values)
-
-
-def cell_text(column: Column, cell: Cell) -> str:
-    """A cell as people read it, unescaped."""
-    if isinstance(cell, Interval):
-        return numbers.interval_text(cell, sign=column.kind == "change")
-    if cell is None:
-        return numbers.DASH
-    if isinstance(cell, str):
-        return cell
-    if column.kind == "count":
-        return numbers.count(int(cell))
-    if column.kind == "share":
-        return numbers.share(cell)
-    if column.kind == "p":
-        return numbers.p_value(cell)
-    return numbers.fixed(cell, column.digits)
-
-
-def _numeric(column: Column) -> str:
-    return "" if column.kind == "text" else ' class="num"'
-
-
-def _is_interval(column: Column) -> bool:
-    return column.kind in {"interval", "change"}
-
-
-def _html_cell(column: Column, cell: Cell) -> str:
-    if isinstance(cell, Interval) and numbers.known(cell.mean):
-        mean = numbers.signed(cell.mean) if column.kind == "change" else numbers.fixed(cell.mean)
-        return f'<b>{minus(mean)}</b> <span class="ci">{minus(numbers.bounds(cell))}</span>'
-    text = escaping.html(cell_text(column, cell))
-    return text if column.kind == "text" else minus(text)
-
-
-def minus(text: str) -> str:
-    """A real minus sign before digits."""
-    return text.replace("-", "\u2212")
-
-
-def _csv_values(column: Column, cell: Cell) -> Sequence[str | int | float]:
-    if _is_interval(column):
-        if not isinstance(cell, Interval) or not numbers.known(cell.mean):
-            return "", "", ""
-        return cell.mean, cell.low, cell.high
-    if isinstance(cell, str):
-        return (escaping.csv(cell),)
-    if cell is None or isinstance(cell, Interval) or not numbers.known(cell):
-        return ("",)
-    return (cell,)

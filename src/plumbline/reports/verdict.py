@@ -12,6 +12,7 @@ from plumbline.errors import IncomparableError
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Change, Comparison
 from plumbline.reports.view import Bounds, View, name_of
+from plumbline.runs.evaluations import EvaluationKey
 
 Tone = Literal["rise", "fall", "same", "control", "none"]
 VERBS = {"rise": "raised", "fall": "lowered", "same": "did not change"}
@@ -56,10 +57,24 @@ def verdict(
     if not finished:
         subject = f"So far, {subject}"
     sentence = f"{subject} {VERBS[reward.direction]} {_claim(comparison)}{_bounds(bounds)}."
-    clauses = [*_control(reward, negative_control), *_borderline(reward), *_disagreement(comparison, other)]
-    clauses += _origin(comparison) if reward.direction != "same" else []
-    clauses += _below_floor(comparison, bounds)
-    clauses += _first_to_last(comparison, whole)
+    clauses = []
+    if negative_control and reward.direction == "rise":
+        clauses.append("it rose all the same, so a rise with real advantages is no proof that they taught anything")
+    elif negative_control and reward.direction == "same":
+        clauses.append("that is what a negative control should show")
+    if reward.direction == "same" and reward.paired.difference.excludes_zero != (reward.p < 0.05):
+        clauses.append("the interval and the test disagree, so this is not called a change")
+    if other is not None and other.reward.direction != reward.direction:
+        moved, difference = MOVED[other.reward.direction], other.reward.paired.difference
+        sure = f"{numbers.interval_text(difference, sign=True)}, {numbers.p_text(other.reward.p)}"
+        clauses.append(f"{other.mode} answers disagree: their reward {moved} ({sure})")
+    if reward.direction != "same" and any(change.is_form for change in comparison.parts):
+        clauses.append(_origin(comparison))
+    floor = bounds.floor if bounds else None
+    if floor is not None and reward.after.mean <= floor[1].mean:
+        clauses.append(f"the reward after is no better than the control {floor[0][:40]}, which knows nothing")
+    if whole is not None and whole.before != comparison.before:
+        clauses.append(_first_to_last(comparison, whole))
     if comparison.unjudged:
         clauses.append(f"{_examples(comparison.unjudged)} left out because an answer could not be judged")
     reason = "; ".join(clauses)
@@ -71,25 +86,34 @@ def run_verdict(view: View) -> Verdict:
     """The verdict on a run: on the last two stages that were evaluated on its headline split, or what is missing."""
     if view.tasks:
         return _of_tasks(view)
-    prefix = _control_prefix(view)
+    control = "This run is a negative control: its RL deals advantages at random and should not raise the reward. "
+    prefix = control if view.negative_control else ""
+    missing: Tone = "control" if view.negative_control else "none"
     if view.headline is None:
         what = "No stage has been evaluated yet" if not view.finished else "No stage was evaluated"
-        return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", _missing_tone(view))
+        return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", missing)
     split, mode = view.headline
     found = view.last_two(split, mode)
     if found is None:
-        return _single(view, split, mode, prefix)
+        (stage,) = view.evaluated(split, mode)
+        evaluation = view.evaluations[EvaluationKey(stage, split, mode)]
+        reward = view.reward(evaluation)
+        sentence = (
+            f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} reward of "
+            f"{numbers.interval_text(reward)} on {_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
+        )
+        return Verdict(sentence, "Without a second stage there is nothing to compare it with.", missing)
     if isinstance(found, IncomparableError):
         sentence = f"{prefix}The last two stages cannot be compared on {split}: {found.cause}."
-        return Verdict(sentence, f"To fix it, {found.fix}." if found.fix else "", _missing_tone(view))
+        return Verdict(sentence, f"To fix it, {found.fix}." if found.fix else "", missing)
     other = next((m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None)
     beside = view.compare(split, other, found.before, found.after) if other else None
-    evaluation = view.final(found.after, split, mode)
+    evaluation = view.evaluations[EvaluationKey(found.after, split, mode)]
     whole = view.first_to_last(split, mode)
     is_control = view.negative_control and found.after == "rl"
     result = verdict(
         found,
-        view.bounds(evaluation) if evaluation else None,
+        view.bounds(evaluation),
         other=beside if isinstance(beside, Comparison) else None,
         negative_control=is_control,
         finished=view.finished,
@@ -131,28 +155,6 @@ def rise_sentences(view: View) -> list[str]:
     ]
 
 
-def _control_prefix(view: View) -> str:
-    if not view.negative_control:
-        return ""
-    return "This run is a negative control: its RL deals advantages at random and should not raise the reward. "
-
-
-def _missing_tone(view: View) -> Tone:
-    return "control" if view.negative_control else "none"
-
-
-def _single(view: View, split: str, mode: str, prefix: str) -> Verdict:
-    (stage,) = view.evaluated(split, mode)
-    evaluation = view.final(stage, split, mode)
-    assert evaluation is not None
-    reward = view.reward(evaluation)
-    sentence = (
-        f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} reward of "
-        f"{numbers.interval_text(reward)} on {_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
-    )
-    return Verdict(sentence, "Without a second stage there is nothing to compare it with.", _missing_tone(view))
-
-
 def _examples(n: int, split: str = "") -> str:
     held_out = split if split.startswith("held-out") else f"held-out {split}".strip()
     return f"{numbers.count(n)} {held_out} example{'' if n == 1 else 's'}"
@@ -189,73 +191,41 @@ def _bounds(bounds: Bounds | None) -> str:
     return f"; {' and '.join(parts)}"
 
 
-def _control(reward: Change, negative_control: bool) -> list[str]:
-    if not negative_control:
-        return []
-    if reward.direction == "rise":
-        return ["it rose all the same, so a rise with real advantages is no proof that they taught anything"]
-    return ["that is what a negative control should show"] if reward.direction == "same" else []
-
-
-def _borderline(reward: Change) -> list[str]:
-    if reward.direction != "same" or reward.paired.difference.excludes_zero == (reward.p < 0.05):
-        return []
-    return ["the interval and the test disagree, so this is not called a change"]
-
-
-def _disagreement(comparison: Comparison, other: Comparison | None) -> list[str]:
-    if other is None or other.reward.direction == comparison.reward.direction:
-        return []
-    moved, difference = MOVED[other.reward.direction], other.reward.paired.difference
-    sure = f"{numbers.interval_text(difference, sign=True)}, {numbers.p_text(other.reward.p)}"
-    return [f"{other.mode} answers disagree: their reward {moved} ({sure})"]
-
-
-def _first_to_last(comparison: Comparison, whole: Comparison | None) -> list[str]:
+def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
     """What all of the training did: the last stage alone may take back what an earlier one gave."""
-    if whole is None or whole.before == comparison.before:
-        return []
     reward = whole.reward
     moved = {"rise": "higher", "fall": "lower", "same": "no different"}[reward.direction]
     change = f"{numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}"
-    difference = numbers.interval_text(reward.paired.difference, sign=True)
+    sure = f"{numbers.interval_text(reward.paired.difference, sign=True)}, {numbers.p_text(reward.paired.p_value)}"
     shared = reward.paired.difference.n
     on = "" if shared == comparison.reward.paired.difference.n else f" on the {shared} examples of both"
-    return [
-        (
-            f"first to last, the reward is {moved} than that of {name_of(whole.before)}{on} ({change}: {difference}, "
-            f"{numbers.p_text(reward.paired.p_value)})"
-        )
-    ]
+    return f"first to last, the reward is {moved} than that of {name_of(whole.before)}{on} ({change}: {sure})"
 
 
-def _origin(comparison: Comparison) -> list[str]:
+def _origin(comparison: Comparison) -> str:
     """Whether the change is in the form of the answers or in their content, by the parts that moved with it."""
-    changes = comparison.parts
     direction = comparison.reward.direction
-    moved = [change for change in changes if change.direction == direction]
+    moved = [change for change in comparison.parts if change.direction == direction]
     form = [change for change in moved if change.is_form]
     content = [change for change in moved if not change.is_form]
     noun = "gain" if direction == "rise" else "loss"
-    if not any(change.is_form for change in changes):
-        return []
-    if form and not content:
-        return [f"the {noun} is in format ({_named(form)}), not in content: no other part {MOVED[direction]}"]
-    if content and not form:
-        return [f"the {noun} is in content ({_named(content)}), not in format"]
     if not moved:
-        return [f"no single part {MOVED[direction]} significantly"]
+        return f"no single part {MOVED[direction]} significantly"
+    if not content:
+        return f"the {noun} is in format ({_named(form)}), not in content: no other part {MOVED[direction]}"
+    if not form:
+        return f"the {noun} is in content ({_named(content)}), not in format"
     share = comparison.form_share
     assert share is not None
     both = f"format ({_named(form)}) and content ({_named(content)}) both {MOVED[direction]}"
     gained = f"{numbers.signed(share.from_changed)} of the difference comes from the"
     said = f"{both}; {gained} {numbers.count(share.changed)} answers whose format changed"
     if share.rest is None or share.rest.direction == direction:
-        return [said]
+        return said
     rest = share.rest.paired.difference
     others = f"the change of the other {numbers.count(rest.n)}"
     unclear = "cannot be told from 0" if share.rest.direction == "same" else "is the other way round"
-    return [f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"]
+    return f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"
 
 
 def _named(changes: Sequence[Change], most: int = 3) -> str:
@@ -264,10 +234,3 @@ def _named(changes: Sequence[Change], most: int = 3) -> str:
     named = [f"{change.name} {numbers.signed(change.paired.difference.mean)}" for change in largest[:most]]
     more = len(largest) - most
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
-
-
-def _below_floor(comparison: Comparison, bounds: Bounds | None) -> list[str]:
-    floor = bounds.floor if bounds else None
-    if floor is None or comparison.reward.after.mean > floor[1].mean:
-        return []
-    return [f"the reward after is no better than the control {floor[0][:40]}, which knows nothing"]

@@ -61,6 +61,9 @@ class View:
     """What the recipe calls the task that is looked at; empty for the only one, and for what several have in common."""
     whole: "View | None" = None
     """The run that this is one task of."""
+    _summaries: dict[EvaluationKey, dict[str, Any]] = field(default_factory=dict)
+    _rewards: dict[int, Interval] = field(default_factory=dict)
+    _compared: dict[tuple[str, ...], Comparison | IncomparableError] = field(default_factory=dict)
 
     @cached_property
     def tasks(self) -> "list[View]":
@@ -198,9 +201,10 @@ class View:
         """The evaluation after a stage."""
         return self.evaluations.get(EvaluationKey(stage, split, mode))
 
-    @cached_property
-    def _summaries(self) -> dict[EvaluationKey, dict[str, Any]]:
-        return {}
+    def final_keys(self, split: str) -> list[EvaluationKey]:
+        """The evaluations after each stage on a split, in the order of training, greedy first."""
+        keys = [EvaluationKey(stage, split, mode) for stage in self.stages for mode in self.modes(split)]
+        return [key for key in keys if key in self.evaluations]
 
     def summary(self, key: EvaluationKey) -> dict[str, Any]:
         """`summarise` of an evaluation, with floor, ceiling and skill where references stand beside it."""
@@ -247,19 +251,11 @@ class View:
             self._rewards[id(evaluation)] = mean_interval(evaluation.rewards())
         return self._rewards[id(evaluation)]
 
-    @cached_property
-    def _rewards(self) -> dict[int, Interval]:
-        return {}
-
     @staticmethod
     def _mode_rank(mode: str) -> int:
         return MODES.index(mode) if mode in MODES else len(MODES)
 
     # -- comparisons ---------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _compared(self) -> dict[tuple[str, str, str, str], Comparison | IncomparableError]:
-        return {}
 
     def compare(self, split: str, mode: str, before: str, after: str) -> Comparison | IncomparableError | None:
         """Two stages on a split; None where one of them was not evaluated there."""

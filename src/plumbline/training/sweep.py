@@ -15,7 +15,7 @@ from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean, t_interval
 from plumbline.recipe import Recipe, load, parse
-from plumbline.reports.sweep_page import sweep_page
+from plumbline.reports.several import sweep_page
 from plumbline.runs import claims
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView, open_trackers

@@ -19,8 +19,8 @@ from plumbline.policies.downloads.get import ENTRIES, ORIGIN
 from plumbline.policies.export.weights import OPTIONS
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
-from plumbline.reports.escaping import markdown
 from plumbline.reports.findings import counted
+from plumbline.reports.page import markdown
 from plumbline.reports.view import View
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey

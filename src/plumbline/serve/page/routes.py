@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from plumbline.errors import PlumblineError
-from plumbline.reports.style import PALETTE
+from plumbline.reports.page import read_template
 from plumbline.serve.limits import Limits, Refusal, read_body
 from plumbline.serve.page.trials import Trials
 
@@ -50,7 +50,7 @@ def routes(sources: Mapping[str, str]) -> list[Route]:
         sources: of each model that clients know by name its directory, or "" for one that has none (a router).
     """
     contents = {path: (files(__package__).joinpath(name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
-    contents["/page/palette.css"] = (PALETTE.encode(), "text/css")
+    contents["/page/palette.css"] = (read_template("palette.css").encode(), "text/css")
     queue = _Queue()
     trials = Trials(sources)
     return [

@@ -1,0 +1,425 @@
+"""Runs beside one another, as tables, a page, and for a terminal: `plumbline runs`, `compare`, and `sweep`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table as Terminal
+from rich.text import Text
+
+from plumbline.errors import visible
+from plumbline.evaluation.history import Lineage, Member, Result
+from plumbline.evaluation.pairing import Pairing
+from plumbline.evaluation.statistics import Interval
+from plumbline.recipe import Recipe
+from plumbline.reports import numbers
+from plumbline.reports.charts import (
+    DotRow,
+    Layer,
+    Mark,
+    Reference,
+    dot_chart,
+    numbers_of,
+    smoothed,
+    wide_chart,
+)
+from plumbline.reports.page import Figure, clip, page, section
+from plumbline.reports.tables import Cell, Column, Row, Table
+from plumbline.runs.lineage import in_words
+from plumbline.runs.run import Run
+from plumbline.storage import dumps
+
+STYLES = {"greedy": ("c1", "circle"), "sampled": ("c2", "hollow")}
+SAYS = {"rise": "higher", "fall": "lower", "same": "no difference shown"}
+OTHER_SEED = "another seed of the same recipe"
+FEW = 3
+"""Changes of a recipe that a row names; the page and the JSON have all."""
+MOST = 60
+"""Rows of a chart."""
+NUMBER = Column("at", "#")
+DETECTS = Column("detectable", "Detects", "number")
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def history_tables(found: Lineage) -> list[Table]:
+    """The tables that have something to say: runs, results, comparisons, changes of the recipes."""
+    runs = [runs_table(found)] if found.lineage else []
+    tables = [*runs, results_table(found), comparisons_table(found), changes_table(found)]
+    return [table for table in tables if table.rows]
+
+
+def runs_table(found: Lineage) -> Table:
+    """Each run: what it began from, when, how long, how far, how it ended, and what it has otherwise than before."""
+    columns = (
+        "run",
+        Column("from", "Began from"),
+        Column("began", "Began"),
+        Column("trained", "Trained for"),
+        Column("steps", "Steps"),
+        Column("status", "Status"),
+        Column("changed", "Otherwise than before"),
+    )
+    rows = tuple(Row(_run_cells(member), "head" if not member.depth else "") for member in found.members)
+    return Table.of("runs", "Runs by lineage; times are UTC, and of training as recorded", columns, rows)
+
+
+def _run_cells(member: Member) -> tuple[Cell, ...]:
+    run = member.listed
+    assert run is not None
+    steps = [
+        f"{stage} {run.steps.get(stage, 0)}" + (f" of {run.planned[stage]}" if _short_of(member, stage) else "")
+        for stage in dict.fromkeys([*run.planned, *run.steps])
+    ]
+    status = f"{run.status}: {run.why}" if run.why else run.status
+    control = ", negative control" if run.control else ""
+    return (
+        "↳\u00a0" * min(member.depth, 3) + member.name,
+        str(member.origin) if member.origin else None,
+        f"{run.started:%Y-%m-%d %H:%M}" if run.started else None,
+        numbers.duration(run.seconds) if run.seconds else None,
+        ", ".join(steps) or None,
+        "; ".join([status + control, *member.problems]),
+        f"{in_words(member.changes, FEW)} (than {member.against})" if member.against else None,
+    )
+
+
+def _short_of(member: Member, stage: str) -> bool:
+    assert member.listed is not None
+    wanted = member.listed.planned.get(stage)
+    return wanted is not None and member.listed.steps.get(stage, 0) < wanted
+
+
+def results_table(found: Lineage) -> Table:
+    """What each run's last stage came to, by task, split and mode, between floor and ceiling."""
+    rows = []
+    for member in found.members:
+        for one in member.results:
+            asked = (member.name, one.task, one.split, one.mode, one.stage)
+            rows.append((*asked, one.reward.n, one.reward, one.floor, one.ceiling, one.rubric))
+    columns = ("run", "task", "split", "mode", "stage", "n", "reward", "floor", "ceiling", Column("rubric", "Rubric"))
+    return Table.of("results", "Mean reward after the last stage [95 % interval]", columns, rows)
+
+
+def comparisons_table(found: Lineage) -> Table:
+    """Each run against the one before it, on the same examples; what is not comparable says why."""
+    named = ("run", Column("against", "Against"), "asked")
+    tested = ("before", "after", "difference", "p_holm", Column("says", "Says"), DETECTS, "n", "p")
+    rows = (_pairing_cells(one, found) for one in found.pairings)
+    caption = f"Differences on the same examples. {about(found)}"
+    return Table.of("comparisons", caption, (*named, *tested), rows)
+
+
+def about(found: Lineage) -> str:
+    """What the p-values of the table are."""
+    several = f" over the {found.tests} comparisons of this table" if found.tests > 1 else ""
+    return (
+        f"p: two-sided sign-flip test; p (Holm): adjusted{several}. Detects: the least difference that is found four "
+        "times in five. Each row compares two trained models, not what other seeds would give"
+    )
+
+
+def _pairing_cells(one: Pairing, found: Lineage) -> tuple[Cell, ...]:
+    named = (one.run, one.against, one.asked)
+    if one.paired is None:
+        return (*named, *[None] * 4, says(one, found), *[None] * 3)
+    paired = one.paired
+    tested = (paired.before, paired.after, paired.difference, one.p, says(one, found))
+    return (*named, *tested, one.detectable, paired.difference.n, paired.p_value)
+
+
+def says(one: Pairing, found: Lineage) -> str:
+    """What a comparison comes to, in words."""
+    if one.paired is None:
+        return f"not comparable: {one.error.cause if one.error else ''}"
+    member = next(member for member in found.members if member.name == one.run)
+    said = SAYS[one.direction]
+    if one.against == member.against and [key for key, *_ in member.changes] == ["seed"]:
+        return OTHER_SEED + ("" if one.direction == "same" else f": {said}, so seeds differ")
+    return f"{said} ({one.remark})" if one.remark else said
+
+
+def changes_table(found: Lineage) -> Table:
+    """Every key of the recipes that differs from the run that a run is compared with."""
+    columns = ("run", Column("key", "Key"), Column("before", "Before"), Column("after", "Now"))
+    rows = (
+        (f"{member.name} (than {member.against})", key, _value(old), _value(new))
+        for member in found.members
+        for key, old, new in member.changes
+    )
+    return Table.of("changes", "What the recipes have otherwise", columns, rows)
+
+
+def _value(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else dumps(value)
+
+
+# -- a terminal ----------------------------------------------------------------------------------------------------
+
+
+def history_terminal(found: Lineage) -> RenderableType:
+    """What a terminal of 80 columns holds: runs have numbers, and what needs words stands below the tables."""
+    number = {member.name: f"#{at}" for at, member in enumerate(found.members, 1)}
+    tested = [one for one in found.pairings if one.paired is not None]
+    parts: list[RenderableType] = [
+        _narrow_runs(found, number).to_rich(),
+        _narrow_results(found, number).to_rich(),
+    ]
+    if tested:
+        parts += [_narrow_comparisons(found, tested, number).to_rich(), Text(f"{about(found)}.\n", style="dim")]
+    words = [
+        f"{number[member.name]} has otherwise than {number[member.against]}: {in_words(member.changes)}"
+        for member in found.members
+        if member.against and member.changes
+    ]
+    for one in found.pairings:
+        if (said := says(one, found)) not in {*SAYS.values(), OTHER_SEED}:
+            words.append(f"{number[one.run]} against {number.get(one.against, one.against)}, {one.asked}: {said}")
+    wrong = [f"{member.name}: {what}" for member in found.members for what in member.problems]
+    wrong += [f"{place}: {what}" for place, what in found.others.items()]
+    return Group(*parts, *(Text(visible(one)) for one in words), *(Text(visible(one), style="yellow") for one in wrong))
+
+
+def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
+    """Those of `runs_table`; of runs and evaluations that are compared by name, their names."""
+    if not found.lineage:
+        return Table.of("runs", "", (NUMBER, "run"), ((number[one.name], one.name) for one in found.members))
+    rows = []
+    for member in found.members:
+        name, origin, began, trained, steps, status, _ = _run_cells(member)
+        if member.origin:
+            run = member.origin.run
+            origin = f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
+        said = f"{status} ({steps})" if steps else status
+        rows.append((number[member.name], name, origin, str(began or "")[5:], trained, said))
+    named = (Column("from", "From"), Column("began", "Began"), Column("long", "Trained"), Column("status", "Status"))
+    return Table.of("runs", "", (NUMBER, "run", *named), rows)
+
+
+def _narrow_results(found: Lineage, number: Mapping[str, str]) -> Table:
+    tasks = len({one.task for member in found.members for one in member.results}) > 1
+    rows = []
+    for member in found.members:
+        for one in member.results:
+            early = [f"(after {one.stage})"] if one.stage != _last_stage(member) else []
+            asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
+            rows.append((number[member.name], asked, one.reward.n, one.reward, one.floor, one.ceiling))
+    reward = Column("reward", "Reward [95 %]", "interval")
+    return Table.of("results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), rows)
+
+
+def _last_stage(member: Member) -> str | None:
+    """The stage that a run ends with; of a single evaluation, its own."""
+    if member.listed is None:
+        return member.results[0].stage if member.results else None
+    return next(reversed(member.listed.planned), "base")
+
+
+def _narrow_comparisons(found: Lineage, tested: Sequence[Pairing], number: Mapping[str, str]) -> Table:
+    rows = []
+    for one in tested:
+        _, _, asked, before, after, difference, p, _, least, _, _ = _pairing_cells(one, found)
+        start = number.get(one.against, "start")
+        style = {"rise": "green", "fall": "red", "same": ""}[one.direction]
+        rows.append(Row((f"{number[one.run]}-{start}", asked, before, after, difference, p, least), style))
+    columns = ("run", "asked", "before", "after", "difference", "p_holm", DETECTS)
+    return Table.of("comparisons", "", columns, rows)
+
+
+# -- a page --------------------------------------------------------------------------------------------------------
+
+
+def history_page(found: Lineage, command: str) -> str:
+    """The HTML file.
+
+    Args:
+        found: what is shown.
+        command: that made it.
+    """
+    headings = {"runs": "Runs", "results": "Results", "comparisons": "Differences", "changes": "Recipes"}
+    sections = [section("top", "", "history_top", count=len(found.members), command=command)]
+    for table in history_tables(found):
+        figures = _figures(found) if table.name == "results" else []
+        sections.append(section(table.name, headings[table.name], "table", table=table, figures=figures))
+    if found.others:
+        sections.append(section("others", "Other folders", others=found.others))
+    return page("Runs · Plumbline", sections)
+
+
+def _figures(found: Lineage) -> list[Figure]:
+    """A figure for each task, split and rubric: rewards under two rubrics do not stand on one axis."""
+    groups: dict[tuple[str, str, str], dict[str, list[Result]]] = {}
+    for member in found.members:
+        for one in member.results:
+            group = groups.setdefault((one.task, one.split, one.rubric), {})
+            group.setdefault(member.name, []).append(one)
+    several = len({rubric for *_, rubric in groups}) > 1
+    return [
+        _figure(f"{task} {split}", f"rubric {rubric}" if several else "", runs)
+        for (task, split, rubric), runs in groups.items()
+    ]
+
+
+def _figure(title: str, rubric: str, runs: dict[str, list[Result]]) -> Figure:
+    rows = [DotRow(_tail(name), tuple(map(_mark, results))) for name, results in list(runs.items())[:MOST]]
+    every = [one for results in runs.values() for one in results]
+    label = f"{title}: reward by run; " + ", ".join(
+        f"{name} {numbers.fixed(one.reward.mean)} {one.mode}" for name, results in runs.items() for one in results
+    )
+    left = len(runs) - MOST
+    marks = {one.mode: _mark(one) for one in every}
+    bounds = [_reference(every, "floor"), _reference(every, "ceiling")]
+    return Figure(
+        title=title,
+        about="mean reward [95 %]",
+        keys=tuple((mark.style, mark.shape, mode) for mode, mark in marks.items()),
+        more=" ".join(text for text in (rubric, f"{left} more below" if left > 0 else "") if text),
+        chart=dot_chart(rows, label=label, references=[one for one in bounds if one is not None]),
+    )
+
+
+def _tail(name: str) -> str:
+    """The end of a name says more than its beginning: seeds and versions stand there."""
+    return name if len(name) <= 22 else f"…{name[-21:]}"
+
+
+def _mark(one: Result) -> Mark:
+    style, shape = STYLES.get(one.mode, ("c3", "diamond"))
+    return Mark(one.reward, one.mode, style, shape)
+
+
+def _reference(results: Sequence[Result], name: str) -> Reference | None:
+    """A line where all results have one floor, or ceiling; None where they differ."""
+    values = {getattr(one, name) for one in results}
+    if len(values) != 1 or (value := values.pop()) is None:
+        return None
+    return Reference(Interval(value, value, value, results[0].reward.n), name)
+
+
+# -- a sweep -------------------------------------------------------------------------------------------------------
+
+SEEDS = ("c1", "c2", "c3", "c4")
+"""Styles of the seeds."""
+RECIPE = 16_000
+"""Bytes of the recipe that are shown."""
+Outcomes = Sequence[Mapping[str, Any]]
+
+
+def sweep_table(rows: Outcomes) -> Terminal:
+    """A sweep's outcomes, one row for each run and mode; on 80 columns only the variants' names are broken."""
+    made: list[Row] = []
+    for row in rows:
+        if "error" in row:
+            made.append(Row((row["variant"], f"failed: {row['error'].splitlines()[0]}", *[""] * 6), "red"))
+        for mode, values in row.items():
+            if isinstance(values, dict):
+                change = f"{Interval(values['difference'], values['low'], values['high'], values['n']):+.3f}"
+                cells = (row["variant"], mode, values["before"], values["after"], change, values["p_value"])
+                made.append(Row((*cells, values["n"], row["kl"])))
+    columns = (
+        Column("variant", "variant"),
+        Column("asked", "asked"),
+        Column("before", "before", "number"),
+        Column("after", "after", "number"),
+        Column("difference", "difference [95 %]", "change"),
+        Column("p", "p", "number", 4),
+        Column("n", "n", "count"),
+        Column("kl", "last KL", "number", 4),
+    )
+    split = next(row["split"] for row in rows if "split" in row)
+    return Table("sweep", f"last stage against the one before, on {split}", columns, tuple(made)).to_rich(
+        only_first=True
+    )
+
+
+def seeds_terminal(summed: Outcomes) -> Terminal:
+    """What seeds came to together (n counts seeds) and each by itself (n counts examples)."""
+    table = seeds_table(summed)
+    rows = []
+    for row in table.rows:
+        *cells, change, n, _ = row.cells
+        assert isinstance(change, Interval)
+        said = f"{change:+.3f}" if numbers.known(change.low) else f"{change.mean:+.3f}"
+        rows.append(Row((*cells, said, n), row.style))
+    title = "over seeds: the mean of their differences, with Student's interval; below it each seed's own"
+    return replace(table, caption=title, columns=table.columns[:-1], rows=tuple(rows)).to_rich(only_first=True)
+
+
+def seeds_table(summed: Outcomes) -> Table:
+    """A row for all seeds of each variant, task and mode, and below it one for each seed."""
+    rows = []
+    for one in summed:
+        lacking = f", {len(one['failed'])} failed" if one["failed"] else ""
+        for seed, own in {f"all {one['n']}{lacking}": one, **one["seeds"]}.items():
+            low, high = (math.nan if own[end] is None else own[end] for end in ("low", "high"))
+            change = Interval(own["difference"], low, high, own["n"])
+            named: tuple[Cell, ...] = (one["variant"] or "as it is", one["asked"], str(seed))
+            cells = (*named, own["before"], own["after"], change, own["n"], own.get("p_value"))
+            rows.append(Row(cells, "head" if own is one else ""))
+    asked = (Column("variant", "Variant"), Column("asked", "Asked"), Column("seed", "Seed"))
+    columns = (*asked, "before", "after", "difference", "n", Column("p_value", "p", "p"))
+    caption = "Reward before and after the last stage; n counts seeds in the rows of all, and examples in the others"
+    return Table.of("seeds", caption, columns, rows)
+
+
+def sweep_page(
+    recipe: Recipe, summed: Outcomes, runs: Sequence[tuple[str, int, Run]], failed: Outcomes, command: str
+) -> str:
+    """The whole page.
+
+    Args:
+        recipe: the first variant's.
+        summed: what `sweep.over_seeds` gave.
+        runs: label, seed and records of each run that ended well.
+        failed: the rows of those that did not, with `error`.
+        command: that made the sweep.
+    """
+    shown, left = clip(recipe.to_yaml(), RECIPE)
+    more = f"\n… {left:,} more characters in the runs' recipe.yaml" if left else ""
+    return page(
+        f"{recipe.name} over seeds · Plumbline",
+        [
+            section("top", "", "sweep_top", recipe=recipe, failed=failed),
+            section("results", "Over the seeds", "sweep_results", table=seeds_table(summed)),
+            section("curves", "Reward by step", "sweep_curves", figures=_seed_figures(runs)),
+            section("record", "Recipe and command", "sweep_record", command=command, recipe=shown + more),
+        ],
+    )
+
+
+def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[Figure]:
+    """For each variant and task a chart of the reward in training, a line a seed; of evaluations alike."""
+    groups: dict[str, list[tuple[int, Run]]] = {}
+    for label, seed, run in runs:
+        groups.setdefault(label.removesuffix(f"seed={seed}").strip(), []).append((seed, run))
+    drawn = []
+    for label, members in groups.items():
+        for task in members[0][1].recipe.each_task:
+            inside = f"/{task}" if task else ""
+            for key, what in (
+                (f"train/reward{inside}", "in training; dots: single steps, lines: moving means"),
+                (f"eval{inside}/mean_reward", "greedily, on held-out examples"),
+            ):
+                name = ", ".join(part for part in (label, task) if part)
+                drawn.append(_seed_figure(name, what, key, members))
+    return [figure for figure in drawn if figure is not None]
+
+
+def _seed_figure(name: str, what: str, key: str, members: Sequence[tuple[int, Run]]) -> Figure | None:
+    layers: list[Layer] = []
+    ends = []
+    for at, (seed, run) in enumerate(members):
+        rows = [row for row in run.rows("rl") if row.get(key) is not None]
+        if rows:
+            steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
+            layers += smoothed(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
+            ends.append(f"seed {seed} {numbers.fixed(float(values[-1]))}")
+    if not layers:
+        return None
+    title = f"Reward{f', {name}' if name else ''}"
+    label = f"{title} {what}; at the end {', '.join(ends)}"
+    chart, narrow = wide_chart(layers, label)
+    return Figure(title=title, about=what, chart=chart, narrow=narrow)
