@@ -50,8 +50,7 @@ PUBLIC = {
     *("cli.options", "cli.output", "config.imports", "config.overrides", "errors", "recipe", "records", "seeds"),
     *("runs.cards", "runs.claims", "runs.remote", "serve.served", "storage"),
     *("tasks", "tasks.controls", "tasks.episode", "tasks.export", "tasks.rubric", "tasks.tables", "tasks.task"),
-    *("tasks.text.accents", "tasks.text.json_schema", "tasks.text.json_strict", "tasks.text.json_values"),
-    *("tasks.text.lenient_json", "tasks.text.numbers", "tasks.text.repairs"),
+    *("tasks.text.json_schema", "tasks.text.lenient_json", "tasks.text.numbers"),
 }
 """Modules of the core that an environment may use: what docs/your-task.md and docs/architecture.md call public."""
 FOREIGN = re.compile(r"commerce|miniwob|formfactory|\bolist|\bshops?\b|web forms?\b|\bforms\b", re.IGNORECASE)

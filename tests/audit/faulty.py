@@ -11,9 +11,8 @@ from typing import Any
 from plumbline.records import Example, Headline, Outcome, Score
 from plumbline.tasks.controls import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.text.accents import without_accents
 from plumbline.tasks.text.lenient_json import read_json
-from plumbline.tasks.text.numbers import read_number
+from plumbline.tasks.text.numbers import read_number, without_accents
 
 KINDS = (
     "frete",

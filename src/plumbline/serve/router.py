@@ -22,7 +22,7 @@ from plumbline.serve.decision_log import DecisionLog
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.storage import one_line
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.json_strict import strict_json
+from plumbline.tasks.text.lenient_json import strict_json
 
 Classifier = Callable[[str], str | None]
 """From what a user asks for to a job, or to None where nothing speaks for one."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from plumbline.records import Example
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.text.accents import without_accents
+from plumbline.tasks.text.numbers import without_accents
 
 _TABLE = read_table(Path(__file__).parent / "writings.yaml")
 DECIMAL_COMMA = "decimal comma"

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.tasks.text.accents import without_accents
-from plumbline.tasks.text.numbers import read_number
+from plumbline.tasks.text.numbers import read_number, without_accents
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),

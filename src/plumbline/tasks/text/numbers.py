@@ -6,11 +6,12 @@ and the caller keeps the text, whose wrong type is seen, rather than a value tha
 
 import math
 import re
+import unicodedata
 from typing import NamedTuple
 
 
 class Number(NamedTuple):
-    """A number that was read, and what it took (names from `plumbline.tasks.text.repairs.REPAIRS`)."""
+    """A number that was read, and what it took (names from `plumbline.tasks.text.lenient_json.REPAIRS`)."""
 
     value: int | float | None
     """None where the number is beyond all size (`1e999`, 5,000 digits)."""
@@ -155,3 +156,10 @@ def _finite(digits: str, repairs: list[str]) -> Number:
     if math.isfinite(value):
         return Number(value, tuple(repairs))
     return Number(None, (*repairs, "non_finite"))
+
+
+def without_accents(text: str) -> str:
+    """A text in Unicode's compatibility decomposition (NFKD), less its combining marks: "São" becomes "Sao"."""
+    if text.isascii():
+        return text
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))

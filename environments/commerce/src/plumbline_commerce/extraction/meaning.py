@@ -14,9 +14,8 @@ from typing import Any
 
 import yaml
 
-from plumbline.tasks.text.accents import without_accents
 from plumbline.tasks.text.json_schema import FALSE_WORDS, NULL_WORDS, TRUE_WORDS
-from plumbline.tasks.text.numbers import read_number
+from plumbline.tasks.text.numbers import read_number, without_accents
 from plumbline_commerce.extraction.schema import ISSUES, KEYS, is_number
 
 _WORDS = re.compile(r"[^\W_]+").findall

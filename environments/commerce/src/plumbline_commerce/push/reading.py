@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.text.accents import without_accents
+from plumbline.tasks.text.numbers import without_accents
 
 NEGATIONS = frozenset({"nao", "nem", "nunca", "sem"})
 SEPARATORS = frozenset({".", ",", ":"})

@@ -1,17 +1,15 @@
 """Finding the value that was meant in a text: thoughts, fences, prose, quotings, and several objects."""
 
-import html
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
-from plumbline.tasks.text.json_escapes import is_raw, unescape
 from plumbline.tasks.text.json_scanner import Scanner, last_list
 from plumbline.tasks.text.json_schema import Schema, coerce
-from plumbline.tasks.text.json_strict import valid_at
-from plumbline.tasks.text.json_strings import BLANK, NAME
+from plumbline.tasks.text.json_strings import BLANK, NAME, is_raw, unescape
 
 _STRINGS = json.JSONDecoder(strict=False)
 
@@ -29,7 +27,6 @@ _CLOSING_TAG = re.compile(rf"[<\[â—](?:/(?i:{_NAMES})|\|end_of_thought\|)[>\]â–
 _ESCAPED = re.compile(r'\{(?:\s|\\+[nrt])*[uU]?\\+"').match
 _ESCAPED_END = re.compile(r'(?:[^"\\]|\\.)*+\\?', re.DOTALL).match
 _DOUBLED = re.compile(r'\{\s*""\w').match
-_ENTITIES = re.compile(r"\{\s*&(?:quot|apos|#34|#39|#x22|#x27);", re.IGNORECASE).search
 _MAX_LEVELS = 4
 
 _MAY_BE_VALID = re.compile(r'\{\s*+(?:\}|"[^"\\\n]*+"\s*+:)|\[').match
@@ -77,17 +74,6 @@ class Candidate:
     """Where the part of the text begins that is searched: behind the last thought."""
 
 
-class _Element(NamedTuple):
-    """An object that belongs to a list before it."""
-
-    start: int
-    """Behind its opening brace."""
-    array: list[Any] | None
-    """The list; None where the object before is its first element."""
-    schema: Schema | None
-    comma: bool
-
-
 def find(text: str, schema: Schema | None, *, invalid: bool = False, far: bool = False) -> Candidate | None:
     """Find the value that was meant.
 
@@ -104,24 +90,18 @@ def find(text: str, schema: Schema | None, *, invalid: bool = False, far: bool =
     Returns:
         The candidate with its repairs, those of its surroundings included; None where there is no value.
     """
-    search = _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid)
-    search.far = far
-    return search.run()
-
-
-def without_entities(text: str) -> str | None:
-    """The text with its HTML entities decoded, if an object in it has its quotes written so; else None."""
-    return html.unescape(text) if "&" in text and _ENTITIES(text) else None
+    return _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid, far=far).run()
 
 
 class _Search:
     """One walk through a text, from one bracket or tag to the next."""
 
-    def __init__(self, text: str, schema: Schema | None, budget: int, level: int = 0, *, invalid: bool = False) -> None:
-        self.text = text
-        self.schema = schema
-        self.level = level
-        self.invalid = invalid
+    def __init__(
+        self, text: str, schema: Schema | None, budget: int, level: int = 0, *, invalid: bool = False, far: bool = False
+    ) -> None:
+        self.text, self.schema, self.level, self.invalid, self.far = text, schema, level, invalid, far
+        self.budget = budget
+        """How many characters may still be read."""
         self.wants_object = schema is not None and "object" in schema.types
         self.wants_list = schema is not None and "array" in schema.types and not self.wants_object
         items = schema.items if schema is not None and self.wants_list else schema
@@ -133,24 +113,16 @@ class _Search:
         self.best: Candidate | None = None
         self.fallback: Candidate | None = None
         """From a thought that never ended, or from before a closing tag that nothing opened."""
-        self.several = False
         self.since = 0
         self.first = True
         """Whether nothing was found yet since `since`."""
-        self.thought = False
-        self.unending = False
-        self.broken = False
-        """Whether an object was not read to its end: what follows may be parts of it."""
-        self.torn = False
-        """Whether such an object had members."""
-        self.far = False
-        """Whether a quote inside of a text is part of it up to the next key."""
+        self.several = self.thought = self.unending = False
+        self.broken = self.torn = False
+        """Whether an object was not read to its end: what follows may be parts of it. Whether it had members."""
         self.raw: bool | None = None
         """Whether the backslashes of quoted texts are plain; None where nothing was read yet."""
         self.unbalanced: tuple[int, int, bool] | None = None
         """A part of the text, and whether it closes more lists than it opens."""
-        self.budget = budget
-        """How many characters may still be read."""
 
     def run(self) -> Candidate | None:
         search = _OBJECTS if self.wants_object else _VALUES
@@ -202,7 +174,7 @@ class _Search:
     def _offer(self, candidate: Candidate) -> None:
         candidate.since = self.since
         plausible = not self._is_part(candidate) and self._plausible(candidate)
-        if self.torn and candidate.complete and _BEHIND_ELEMENT(*self._before(candidate)):
+        if self.torn and candidate.complete and self._behind(_BEHIND_ELEMENT, candidate.start):
             candidate.complete = False  # it may be the rest of the object before
             candidate.repairs.add("unreadable")
         self.first = False
@@ -319,12 +291,14 @@ class _Search:
                 found = scanner.read(more, schema)
                 value += found
             elif (element := self._next_element(value, start, scanner.pos)) is not None:
-                if not element.comma:
+                match, array, items = element
+                if not match["comma"]:
                     repairs.add("missing_comma")
-                value, array = (value, element.array) if element.array is not None else ([value], None)
-                item = scanner.members(element.start, element.schema, {}, 1, in_array=True)
+                if array is None:
+                    array = value = [value]
+                item = scanner.members(match.end(), items, {}, 1, in_array=True)
                 if item or not scanner.stopped:
-                    (value if array is None else array).append(item)
+                    array.append(item)
             else:
                 break
             repairs.add("brackets")
@@ -336,14 +310,17 @@ class _Search:
         self.budget -= max(scanner.pos, scanner.reach) - start
         return candidate, resume
 
-    def _next_element(self, value: Any, start: int, end: int) -> "_Element | None":
+    def _next_element(
+        self, value: Any, start: int, end: int
+    ) -> tuple[re.Match[str], list[Any] | None, Schema | None] | None:
         """The object behind a value whose list was closed too early, or has no brackets; None where there is none.
 
+        It comes with the list, None where the object before is its first element, and with the schema of the elements.
         Only a comma and closing marks part the two. Where the schema says array, objects one behind the other are its
         elements, too. Otherwise a list must be there, and the keys of the object must be those of its elements.
         """
         match = _NEXT_ELEMENT(self.text, end)
-        if match is None or _BEHIND_KEY(self.text, max(self.since, start - 30), start):
+        if match is None or self._behind(_BEHIND_KEY, start):
             return None
         array, schema = value, self.schema
         if isinstance(value, dict) and self.wants_list:
@@ -363,7 +340,7 @@ class _Search:
             alike = bool(array) and isinstance(array[-1], dict) and match["key"] in array[-1]
             if not named and not (alike and self._closes_list(match.start("key"))):
                 return None
-        return _Element(match.end(), array, items, comma=bool(match["comma"]))
+        return match, array, items
 
     def _next_scalar(self, value: Any, end: int) -> int:
         """The mark behind which the texts or numbers of a list go on that was closed too early; 0 where none do."""
@@ -388,7 +365,7 @@ class _Search:
         match = _GOES_ON(self.text, end) if self.schema is not None and isinstance(value, dict) else None
         if match is None or self.schema is None or match[1] not in self.schema.properties or not self._keys(value):
             return 0
-        return 0 if _BEHIND_KEY(self.text, max(self.since, start - 30), start) else match.end()
+        return 0 if self._behind(_BEHIND_KEY, start) else match.end()
 
     def _candidate(self, value: Any, start: int, end: int, repairs: set[str], *, complete: bool) -> Candidate:
         quoted = self.schema is not None or "bare_key" not in repairs
@@ -404,21 +381,20 @@ class _Search:
 
     # --- prose or not -----------------------------------------------------------------------------------------------
 
-    def _before(self, candidate: Candidate) -> tuple[str, int, int]:
-        return self.text, max(self.since, candidate.start - 30), candidate.start
+    def _behind(self, what: Callable[[str, int, int], Any], start: int) -> bool:
+        return bool(what(self.text, max(self.since, start - 30), start))
 
     def _is_part(self, candidate: Candidate) -> bool:
         """Whether it stands where a member or element of another object would, which was not read to its end."""
-        place = self._before(candidate)
         named = self.schema is not None and self.schema.properties and candidate.rank[1]
-        if _BEHIND_KEY(*place):
+        if self._behind(_BEHIND_KEY, candidate.start):
             return not (self.first and named)
         if not self.broken:
             return False
         if isinstance(candidate.value, list):
             return not self._begins_phrase(candidate)
         escaped = self.torn and "double_encoded" in candidate.repairs
-        return not named and (escaped or _BEHIND_ELEMENT(*place) is not None)
+        return not named and (escaped or self._behind(_BEHIND_ELEMENT, candidate.start))
 
     def _plausible(self, candidate: Candidate) -> bool:
         """Whether what was found is JSON that somebody meant, and not a brace or a bracket of prose."""
@@ -485,3 +461,34 @@ class _Search:
         for rest in (before, after):
             if rest:
                 repairs.add("prose" if rest.strip("{}[]()<>,;. \n`~") else "brackets")
+
+
+# -- valid JSON --------------------------------------------------------------------------------------------------------
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODE = json.JSONDecoder(parse_constant=_refuse).raw_decode
+_MAY_BE_INFINITE = re.compile(r"[eE]\+?\d{3}|\d{200}").search
+
+
+def valid_at(text: str, start: int) -> tuple[Any, int] | None:
+    """The valid JSON that begins at `start`, and where it ends; None where there is none.
+
+    What Python cannot hold is not valid here: a number that overflows to an infinity, an integer of more than 4,300
+    digits, nesting beyond the recursion limit.
+    """
+    try:
+        value, end = _DECODE(text, start)
+    except (ValueError, RecursionError):
+        return None
+    todo = [value] if _MAY_BE_INFINITE(text, start, end) else []
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict | list):
+            todo.extend(item.values() if isinstance(item, dict) else item)
+        elif isinstance(item, float) and math.isinf(item):  # 1e999
+            return None
+    return value, end
