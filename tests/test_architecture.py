@@ -49,7 +49,7 @@ RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 PUBLIC = {
     *("cli.options", "cli.output", "config.imports", "config.overrides", "errors", "recipe", "records", "seeds"),
     *("runs.cards", "runs.claims", "runs.remote", "serve.served", "storage"),
-    *("tasks", "tasks.controls", "tasks.episode", "tasks.export", "tasks.rubric", "tasks.tables", "tasks.task"),
+    *("tasks", "tasks.controls", "tasks.rubric", "tasks.tables", "tasks.task"),
     *("tasks.text.json_schema", "tasks.text.lenient_json", "tasks.text.numbers"),
 }
 """Modules of the core that an environment may use: what docs/your-task.md and docs/architecture.md call public."""

@@ -15,8 +15,8 @@ from plumbline.policies.downloads.catalogue import ENTRIES
 from plumbline.recipe import Recipe, names
 from plumbline.records import Example
 from plumbline.runs.run import Run
-from plumbline.tasks import NOWHERE, find_opener, open_task, task_names
-from plumbline.tasks.task import Prechecked, Replayable, Task
+from plumbline.tasks import JSONL, NOWHERE, find_opener, open_task, task_names
+from plumbline.tasks.task import Task
 
 Splits = Mapping[str, Sequence[Example]]
 COMMON = frozenset({"train", "val", "test"})
@@ -67,7 +67,7 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
             yield error
         else:
             yield from refused(check_task, recipe, task)
-            if isinstance(task, Prechecked):  # its records are the user's files, and to read them builds nothing, too
+            if one.name == JSONL:  # its records are the user's files, and to read them builds nothing, too
                 yield from refused(lambda task: check_gold(recipe, task.examples("train")), task)
     if len(opened) == len(recipe.each_task):
         yield from refused(check_any, recipe, opened)
@@ -141,7 +141,7 @@ def check_any(recipe: Recipe, tasks: Sequence[Task]) -> None:
     Raises:
         RecipeError, DataError: says what is lacking.
     """
-    if recipe.evaluation.replays and not any(isinstance(task, Replayable) for task in tasks):
+    if recipe.evaluation.replays and not any(task.replayable for task in tasks):
         check_replayable(tasks[0], recipe.evaluation.replays)
 
 
@@ -229,7 +229,7 @@ def try_verifier(run: Run, ground: Ground) -> None:
     """Try a verifier of the user's own; and refuse to go on under another one than the run was begun with.
 
     Raises:
-        DataError: see `Prechecked.precheck`.
+        DataError: see `Task.precheck`.
         RunError: the scores of a resumed run would be of two rubrics.
     """
     task = ground.task
@@ -240,11 +240,10 @@ def try_verifier(run: Run, ground: Ground) -> None:
             "score was changed",
             "undo that change, or begin a new run with --out",
         )
-    if isinstance(task, Prechecked):
-        told = [event["message"] for event in run.files["events"].rows()]
-        for message in task.precheck(_verdicts(run.recipe, ground)):
-            if message not in told:
-                run.event("task", message)
+    told = [event["message"] for event in run.files["events"].rows()]
+    for message in task.precheck(_verdicts(run.recipe, ground)):
+        if message not in told:
+            run.event("task", message)
 
 
 def _verdicts(recipe: Recipe, ground: Ground) -> int:

@@ -20,8 +20,7 @@ from typing import TypeVar
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Score
-from plumbline.tasks.episode import whole
-from plumbline.tasks.task import Grouped, Task, threads_of
+from plumbline.tasks.task import Task, whole
 
 HOSTILE = (
     "",
@@ -241,11 +240,9 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
         try:
             for cases in by_example.values():
                 example, texts = cases[0][0].example, [case.text for case, _ in cases]
-                verdicts = (
-                    task.judge_group(example, texts)
-                    if isinstance(task, Grouped)
-                    else [task.judge(example, text) for text in texts]
-                )
+                verdicts = task.judge_group(example, texts)
+                if verdicts is None:
+                    verdicts = [task.judge(example, text) for text in texts]
                 for (case, before), after in zip(cases, verdicts, strict=True):
                     _same(case, before, whole(after)[1])
         except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code; told to the user below
@@ -253,7 +250,7 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
 
     try:
         with _limit(LIMIT * len(by_example)):
-            if threads_of(task):
+            if task.judges:
                 thread = threading.Thread(target=judge, name="precheck", daemon=True)
                 thread.start()
                 thread.join()
@@ -280,7 +277,7 @@ def _same(case: Case, before: Score, after: Score) -> None:
 
 
 def _pace(task: Task, each: float, verdicts: int) -> Iterator[str]:
-    seconds = each * verdicts / max(1, threads_of(task))
+    seconds = each * verdicts / max(1, task.judges)
     if seconds >= SLOW:
         yield (
             f"a verdict takes {each:.2g} s, so the {verdicts:,} verdicts of this run take {seconds / 3600:.1f} hours. "

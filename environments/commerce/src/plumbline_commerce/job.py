@@ -94,7 +94,7 @@ class Job:
     demonstration: Callable[[Example, CommerceOptions, int], str] | None = None
     """The answer that supervised training shows, under a seed; None shows the gold answer."""
     said: Callable[[Path], Callable[[Example, str], Set[Hashable]]] | None = None
-    """See `plumbline.tasks.task.Telling.said`, for records in this folder; None takes an answer's words for it."""
+    """See `plumbline.tasks.task.Task.said`, for records in this folder; None takes an answer's words for it."""
 
 
 def job_named(name: str) -> Job:

@@ -24,7 +24,7 @@ from plumbline.storage import read_object
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import GOLD, HOSTILE, Case
-from plumbline.tasks.task import Task, headline_of
+from plumbline.tasks.task import Task
 
 PROBED, STRUCK, POOL = 24, 4, 300
 """Examples whose gold answers are damaged and written otherwise; that hostile texts are answers to; that cheats are
@@ -167,7 +167,7 @@ def _seen(
             other = elsewhere(task, repeated)
     except Hung:
         pass  # which is a finding; what was judged until then is looked at
-    headline = headline_of(task)
+    headline = task.headline
     return Seen(
         golds=bench.kept.get(("gold",), ()),
         controls={

@@ -25,10 +25,10 @@ from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import visible
 from plumbline.records import Score
 from plumbline.storage import dumps, read_object
-from plumbline.tasks.jsonl.options import read_options
+from plumbline.tasks.jsonl.rows import read_options
 from plumbline.tasks.jsonl.scorer import Scoring
 from plumbline.tasks.jsonl.task import JsonlTask
-from plumbline.tasks.task import Task, threads_of
+from plumbline.tasks.task import Task
 
 EXAMPLES = 4
 """Examples of which a few texts are judged again."""
@@ -70,7 +70,7 @@ def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
         return []
     tried: list[tuple[str, Callable[[], Sequence[Found]]]] = []
     mine = isinstance(task, JsonlTask)
-    if mine or not threads_of(task):
+    if mine or not task.judges:
         tried.append(("on another thread", lambda: _on_a_thread(task, some)))
     if not isinstance(task, JsonlTask):
         return [one for where, judge in tried for one in _compared(where, some, judge(), alarm=False)]

@@ -14,7 +14,7 @@ from plumbline.records import Example
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.task import open_rows
 from plumbline.tasks.source import shares
-from plumbline.tasks.task import Sketched, Task
+from plumbline.tasks.task import Task
 
 CHARACTERS = 3.0
 """Of a token of Portuguese where the tokenizer is not at hand (2.2 to 3.6 of those that we measured)."""
@@ -110,10 +110,10 @@ def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, 
 
 
 def _open(name: str, task: Task, folder: Path) -> Opened:
-    built = not isinstance(task, Sketched) or task.built
-    probed = task.sketch(folder) if isinstance(task, Sketched) and not task.built else task
+    built = task.built
+    probed = task if built else task.sketch(folder)
     splits = {split: probed.examples(split) for split in probed.splits}
-    sizes = task.sizes() if isinstance(task, Sketched) and not built else {k: len(v) for k, v in splits.items()}
+    sizes = {split: len(examples) for split, examples in splits.items()} if built else task.sizes()
     return Opened(name=name, task=task, probed=probed, sizes=sizes, splits=splits, built=built)
 
 

@@ -42,7 +42,7 @@ from typing import Any
 from plumbline.config.imports import named
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.records import Score
-from plumbline.tasks.jsonl.options import JsonlOptions
+from plumbline.tasks.jsonl.rows import JsonlOptions
 from plumbline.tasks.rubric import Part, Rubric
 
 _OURS = frozenset({"prompt", "completion"})
@@ -85,20 +85,19 @@ class Scorer:
             returned = []
             for prompt, text, row in zip(prompts, completions, rows, strict=True):
                 own = {"solution_str": text} if self.verl else {"prompt": prompt, "completion": text}
-                given = self._of({**({"extra_info": {}} if self.verl else {}), **row, **own})
-                returned.append(self.function(**{key: _copied(value) for key, value in given.items()}))
-            said = _awaited(returned)
-            return list(map(self._verl_score, said)) if self.verl else said
+                returned.append(self._call({**({"extra_info": {}} if self.verl else {}), **row, **own}))
+            found = _awaited(returned)
+            if wrong := [each for each in found if self.verl and isinstance(each, Mapping) and "score" not in each]:
+                raise RewardError(
+                    f"{self.name} returned {_shown(wrong[0])}, which has no score",
+                    "return a number, or a mapping that holds it as score",
+                )
+            return [each["score"] if self.verl and isinstance(each, Mapping) else each for each in found]
         count = len(completions)
-        columns = {
-            key: [_copied(row.get(key)) for row in rows]
-            for key in rows[0]
-            if key not in _OURS | _TRAINER and (self.takes is None or key in self.takes)
-        }
+        columns = {key: [row.get(key) for row in rows] for key in rows[0] if key not in _OURS | _TRAINER}
         chat = isinstance(prompts[0], list)
         texts = [[{"role": "assistant", "content": text}] if chat else text for text in completions]
-        given = self._of({"prompts": list(map(_copied, prompts)), "completions": texts})
-        (said,) = _awaited([self.function(**columns, **given)])
+        (said,) = _awaited([self._call({**columns, "prompts": prompts, "completions": texts})])
         try:
             values = None if isinstance(said, str | Mapping | set | frozenset) or len(said) != count else list(said)
         except TypeError:  # it has no length
@@ -110,16 +109,10 @@ class Scorer:
             )
         return values
 
-    def _verl_score(self, value: Any) -> Any:
-        if isinstance(value, Mapping) and "score" not in value:
-            raise RewardError(
-                f"{self.name} returned {_shown(value)}, which has no score",
-                "return a number, or a mapping that holds it as score",
-            )
-        return value["score"] if isinstance(value, Mapping) else value
-
-    def _of(self, values: dict[str, Any]) -> dict[str, Any]:
-        return values if self.takes is None else {key: value for key, value in values.items() if key in self.takes}
+    def _call(self, values: Mapping[str, Any]) -> Any:
+        given = {key: value for key, value in values.items() if self.takes is None or key in self.takes}
+        own = {key: list(map(_copied, value)) if self.batched else _copied(value) for key, value in given.items()}
+        return self.function(**own)
 
 
 def _copied(value: Any) -> Any:
@@ -323,13 +316,8 @@ def _number(name: str, value: Any) -> float | None:
         plain = value.item() if hasattr(value, "item") else value  # numpy, torch
         if isinstance(plain, Real | Decimal):
             return float(plain)
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-        OverflowError,
-    ):  # an array of several numbers; an integer of 400 digits
-        pass
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        pass  # an array of several numbers; an integer of 400 digits
     raise RewardError(f"{name} is {_shown(value)}, and no number", "return a number, or a mapping of names to numbers")
 
 
@@ -344,10 +332,7 @@ def own_source(scorer: Scorer) -> str:
     waiting, known = [function if inspect.isroutine(function) else type(function)], {}
     while waiting:
         one = waiting.pop()
-        try:
-            known[one] = inspect.getsource(one)
-        except (OSError, TypeError):
-            known[one] = ""
+        known[one] = _source_of(one) or ""
         names = vars(sys.modules.get(one.__module__, math))
         for name in set(re.findall(r"[^\W\d]\w*", known[one])) & names.keys():
             called = names[name]
@@ -366,6 +351,14 @@ def _unwrapped(scorer: Scorer) -> Any:
     return function
 
 
+def _source_of(what: Any) -> str | None:
+    """The source of a module, function or class; None where it cannot be read."""
+    try:
+        return inspect.getsource(what)
+    except (OSError, TypeError):
+        return None
+
+
 def _source(scorer: Scorer) -> str:
     """The source of the files that a function is named in and written in, or of the function alone (notebooks).
 
@@ -374,16 +367,12 @@ def _source(scorer: Scorer) -> str:
     Raises:
         RecipeError: there is no source to read, so that a change would go unnoticed.
     """
-    found = []
     function = _unwrapped(scorer)
     modules = dict.fromkeys((scorer.name.partition(":")[0], getattr(function, "__module__", "")))
-    for candidate in [*(sys.modules.get(module) for module in modules), function]:
-        try:
-            found.append(inspect.getsource(candidate) if candidate is not None else "")
-        except (OSError, TypeError):
-            continue
-        if candidate is function or len(found) == len(modules):
-            break
+    texts = [_source_of(sys.modules[module]) if module in sys.modules else "" for module in modules]
+    if None in texts:
+        texts.append(_source_of(function))
+    found = [text for text in texts if text is not None]
     if not any(found):
         raise RecipeError(
             f"the source of {scorer.name} cannot be read, so a change of it would go unnoticed",
