@@ -29,7 +29,7 @@ from tests.training.toy_runs import toy_recipe
 ray = pytest.importorskip("ray", reason="ray is not installed (pip install '.[ray]')")
 
 ABILITIES = ("turns", "headline", "replayable", "built", "mistakes", "replay", "replay_episode", "shown", "said")
-ABILITIES += ("precheck", "sizes", "sketch", "elsewhere", "demonstration", "demonstrations", "controls")
+ABILITIES += ("precheck", "sizes", "sketch", "elsewhere", "demonstration", "demonstrations")
 TOY = ToyTask({})
 FAULTY = "tests.engines.faults:open_faulty"
 
@@ -103,6 +103,7 @@ def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
     for ability in ABILITIES:
         assert getattr(far, ability) == getattr(own, ability), ability
     assert (far.name, far.splits, far.rubric, far.form) == (own.name, own.splits, own.rubric, own.form)
+    assert far.controls.keys() == own.controls.keys()
     assert far.judges == 3
 
 

@@ -10,7 +10,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.controls import WITH_GOLD
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.task import Control, Task
+from plumbline.tasks.task import Control
 
 RUBRIC = Rubric("rows", 1, (Part("right", 1.0, "the first word"),))
 SPLITS: dict[str, dict[str, list[Example]]] = {}
@@ -35,7 +35,7 @@ def some_rows(prefix: str, count: int, **changed: Any) -> list[Example]:
     return rows
 
 
-class RowsTask(Task):
+class RowsTask:
     """See the module; `reward: half` pays gold answers a half, `reward: all` pays every text."""
 
     name = "rows"

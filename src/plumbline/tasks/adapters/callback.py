@@ -9,7 +9,7 @@ from typing import Any
 from plumbline.checks.diagnosis.check import lacking
 from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.live import Live, Look, know, message
+from plumbline.checks.diagnosis.live import Live, know, message
 from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.checks.diagnosis.readers.rows import our_settings
 from plumbline.recipe.handoff import ChecksSection
@@ -110,19 +110,16 @@ class CheckCallback:
             return None
         self._complete(args)
         look = self._live.look(last=last)
-        self._tell(look)
+        if not self._told and look.not_run:
+            lacks = lacking(look.not_run)
+            _log.warning("checks every %d steps; not done, for want of %s", self.section.every, lacks)
+        self._told = True
         for finding in look.new:
             self.said.append((finding, self._looked))
             _log.log(logging.ERROR if finding.level == "fatal" else logging.WARNING, "%s", message(finding))
             for name in TRACKERS:
                 self._alert(name, args, finding)
         return look.stop
-
-    def _tell(self, look: Look) -> None:
-        if not self._told and look.not_run:
-            lacks = lacking(look.not_run)
-            _log.warning("checks every %d steps; not done, for want of %s", self.section.every, lacks)
-        self._told = True
 
     def _alert(self, name: str, args: Any, finding: Finding) -> None:
         module = sys.modules.get(name) if name in (args.report_to or ()) else None
