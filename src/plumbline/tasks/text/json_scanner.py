@@ -30,7 +30,7 @@ _MAX_BARE = 500
 _KEY = re.compile(r'\s*+"([^"\\\n]*+)"\s*+:\s*+').match
 _TEXT = re.compile(r'"([^"\\\x00-\x1f]*+)"(?=\s*+(?:[}\]]|,\s*+["}\]]))').match
 _NUMBER = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:([.,])(\d+))?(?=\s*+(?:\}|,\s*+["}]))').match
-_ELEMENT = re.compile(r"(-?(?:0|[1-9]\d{0,17})(\.\d+)?)(?=\s*+[,\]])").match
+_ELEMENT = re.compile(r"(-?(?:0|[1-9]\d{0,17}))(?:(\.)(\d+))?(?=\s*+[,\]])").match
 
 # Keys, and what stands in their place.
 _QUOTED_KEY = quoted_key("")
@@ -197,9 +197,12 @@ class Scanner:
                     return into
                 if char == "]":
                     repairs.add("brackets")
-                    if in_array and not self._belongs(pos + 1, known):
-                        self.pos = pos
-                        return into
+                    if in_array:
+                        # Not the end of the array around it where a key of this very object follows.
+                        behind = pos + 1 + (text[pos + 1 : pos + 2] == ",")
+                        if known is None or _first_key(text, behind) not in known:
+                            self.pos = pos
+                            return into
                     if not in_array and last is not None and not isinstance(into.get(last), list):
                         # The bracket that opened a list here is missing.
                         if last in into and _wants_list(known, last):
@@ -234,7 +237,7 @@ class Scanner:
                 name, pos = key, self.pos
             if not comma:
                 repairs.add("missing_comma")
-            value = self._member(pos, known.get(name) if known is not None else None, known, depth)
+            value = self._value(pos, known.get(name) if known is not None else None, known, depth, in_array=False)
             if value is not MISSING:
                 into[name] = value
             if self.stopped:
@@ -269,10 +272,6 @@ class Scanner:
         if unopened:
             into[last] = array
         return True
-
-    def _belongs(self, pos: int, known: Known) -> bool:
-        """Whether a key of this very object follows a bracket that should end the array around it."""
-        return known is not None and _first_key(self.text, pos + self.text.startswith(",", pos)) in known
 
     def _odd_key(self, pos: int, known: Known) -> str | None:
         """A key that is not plainly quoted; `self.pos` is then the place of its value."""
@@ -366,7 +365,7 @@ class Scanner:
                 repairs.add("ellipsis")
                 pos, comma = ellipsis.end(), False
                 continue
-            value = self._element(pos, child, depth)
+            value = self._value(pos, child, None, depth, in_array=True)
             behind = past(_BLANKS(text, self.pos), self.pos) if char in QUOTE and not self.stopped else self.size
             if isinstance(value, str) and text.startswith((":", "："), behind):
                 # The array was never closed, and this is the next key of the object around it; or else its own object
@@ -398,8 +397,8 @@ class Scanner:
 
     # -- values --------------------------------------------------------------------------------------------------------
 
-    def _member(self, pos: int, schema: Schema | None, known: Known, depth: int) -> Any:
-        """Read the value of a member."""
+    def _value(self, pos: int, schema: Schema | None, known: Known, depth: int, *, in_array: bool) -> Any:
+        """Read the value of a member, or an element of an array."""
         text = self.text
         char = text[pos : pos + 1]
         if char == '"':
@@ -408,7 +407,7 @@ class Scanner:
                 self.pos = plain.end()
                 return plain[1]
         elif char in "-0123456789" and char:
-            number = _NUMBER(text, pos)
+            number = (_ELEMENT if in_array else _NUMBER)(text, pos)
             if number is not None and (number[2] != "," or schema is None or "number" in schema.types):
                 self.pos = number.end()
                 if number[2] is None:
@@ -416,7 +415,7 @@ class Scanner:
                 if number[2] == ",":
                     self.repairs.add("decimal_comma")
                 return float(f"{number[1]}.{number[3]}")
-        elif char not in '{["':
+        elif not in_array and char not in "{[":
             pos = self._gap(pos)
             if text.startswith((":", "："), pos):
                 self.repairs.add("separator")
@@ -433,47 +432,28 @@ class Scanner:
                 return MISSING
             if _FENCE_LINE(text, pos):
                 return self._stop("truncated", pos)
-        return self._value(char, pos, schema, known, depth, in_array=False)
-
-    def _element(self, pos: int, schema: Schema | None, depth: int) -> Any:
-        """Read an element of an array."""
-        text = self.text
-        char = text[pos]
-        if char == '"':
-            plain = _TEXT(text, pos)
-            if plain is not None:
-                self.pos = plain.end()
-                return plain[1]
-        elif char in "-0123456789":
-            number = _ELEMENT(text, pos)
-            if number is not None:
-                self.pos = number.end()
-                return int(number[1]) if number[2] is None else float(number[1])
-        return self._value(char, pos, schema, None, depth, in_array=True)
-
-    def _value(self, char: str, pos: int, schema: Schema | None, known: Known, depth: int, *, in_array: bool) -> Any:
         if not char:
             return self._stop("truncated", pos)
         if char in "{[":
             if depth >= _MAX_DEPTH:
                 return self._stop("unreadable", pos)
             if char == "{":
-                value: Any = self.members(pos + 1, schema, {}, depth + 1, in_array=in_array)
+                value = self.members(pos + 1, schema, {}, depth + 1, in_array=in_array)
             else:
                 value = self._elements(pos + 1, schema, depth + 1, in_object=not in_array, outer=known)
             return MISSING if self.stopped and not value else value
         if char in OPENING:
             return self._text(pos, schema, known, in_array=in_array)
-        if char in "uUbBrR" and self.text[pos + 1 : pos + 2] in ("'", '"'):  # Python's u'…'
+        if char in "uUbBrR" and text[pos + 1 : pos + 2] in ("'", '"'):  # Python's u'…'
             self.repairs.add("quotes")
             return self._text(pos + 1, schema, known, in_array=in_array)
-        if char == "(" and not (schema is not None and schema.textual) and (flat := _TUPLE(self.text, pos)):
+        if char == "(" and not (schema is not None and schema.textual) and (flat := _TUPLE(text, pos)):
             # A tuple of Python is the array that JSON has for it.
             self.repairs.add("brackets")
             inside = Scanner(f"[{flat[1].rstrip(',')}]", self.repairs, raw=self.raw)
             value = inside.read(0, schema)
             self.pos = flat.end()
-            return self._lose() if inside.stopped or inside.lost or not _AFTER_VALUE(self.text, self.pos) else value
+            return self._lose() if inside.stopped or inside.lost or not _AFTER_VALUE(text, self.pos) else value
         found = self._number(pos, schema, in_array=in_array) or self._literal(pos, schema)
         return found[0] if found is not None else self._bare(pos, schema, known, in_array=in_array)
 
@@ -604,30 +584,26 @@ class Scanner:
                 break
             return self._stop("unreadable", pos, pos)
         bare = text[pos:at].strip(_STRIPPED)
+        self.pos = at
         if bare[-1:] in _STRAY and bare:
-            return self._without_stray(bare, at, schema)
+            # A quote or colon at its end belongs to nothing.
+            content = bare.rstrip(_STRAY)
+            number = read_number(content) if bare[-1] == ":" else None
+            if number is not None:
+                self.repairs.update(number.repairs, ("junk",))
+                return number.value
+            # The opening quote of a text is missing, and the schema says of what type it is.
+            if not content or bare[-1] == ":" or schema is None or content.lower() in _LITERALS:
+                return self._lose()
+            self.repairs.add("quotes")
+            return self._unescaped(content)
         if not bare or (in_array and ":" in bare) or _BREAK_AT_END(bare):
             return self._stop("unreadable", pos, max(pos, at))
-        self.pos = at
         if _NUMBERS(bare) and not (schema is not None and schema.textual):
             return self._lose()  # a list without its brackets, perhaps: only this member is lost
         self.repairs.add("bare_string")
         self.bare += 1
         return bare
-
-    def _without_stray(self, bare: str, at: int, schema: Schema | None) -> Any:
-        """A value with a quote or colon at its end that belongs to nothing."""
-        self.pos = at
-        content = bare.rstrip(_STRAY)
-        number = read_number(content) if bare[-1] == ":" else None
-        if number is not None:
-            self.repairs.update(number.repairs, ("junk",))
-            return number.value
-        # The opening quote of a text is missing, and the schema says of what type it is.
-        if not content or bare[-1] == ":" or schema is None or content.lower() in _LITERALS:
-            return self._lose()
-        self.repairs.add("quotes")
-        return self._unescaped(content)
 
 
 def last_list(value: Any, schema: Schema | None) -> tuple[list[Any] | None, Schema | None]:

@@ -3,13 +3,13 @@
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from plumbline.tasks.text.json_scanner import Scanner, last_list
 from plumbline.tasks.text.json_schema import Schema, coerce
-from plumbline.tasks.text.json_strings import BLANK, NAME, is_raw, unescape
+from plumbline.tasks.text.json_strings import BLANK, NAME, is_raw, past, unescape
 
 _STRINGS = json.JSONDecoder(strict=False)
 
@@ -102,11 +102,12 @@ class _Search:
         self.text, self.schema, self.level, self.invalid, self.far = text, schema, level, invalid, far
         self.budget = budget
         """How many characters may still be read."""
-        self.wants_object = schema is not None and "object" in schema.types
-        self.wants_list = schema is not None and "array" in schema.types and not self.wants_object
-        items = schema.items if schema is not None and self.wants_list else schema
-        self.known: Mapping[str, Schema] = items.properties if items is not None else {}
-        """The keys of the objects that the schema asks for."""
+        given = schema or Schema()
+        self.wants_object = "object" in given.types
+        self.wants_list = "array" in given.types and not self.wants_object
+        self.members, self.items = given.properties, given.items
+        self.known = self.members if not self.wants_list else self.items.properties if self.items is not None else {}
+        """The keys of the objects that the schema asks for: of the value, or of its elements."""
         lists = [member.items.properties for member in self.known.values() if member.items is not None]
         self.inner = frozenset[str]().union(*lists)
         """The keys of the objects in their lists."""
@@ -149,7 +150,7 @@ class _Search:
             if self.thought:
                 best.repairs.add("thought")
             self._name_surroundings(best)
-            if best.complete and (self._torn_off(best.end) or self._lost_element(best.end)):
+            if best.complete and self._lost_behind(best.end):
                 best.complete = False
                 best.repairs.add("unreadable")
         return best
@@ -205,16 +206,15 @@ class _Search:
             candidate.fits = "mismatch" not in found
         return candidate.fits
 
-    # --- reading at one place ---------------------------------------------------------------------------------------
+    # -- reading at one place ------------------------------------------------------------------------------------------
 
     def _without_brace(self, pos: int) -> int:
         """Read an object whose opening brace is missing (it may have stood in the prompt); where to search on."""
         match = _NO_BRACE(self.text, pos)
-        known = self.schema.properties if self.schema is not None else {}
-        if match is None or (known and match[1] not in known):
+        if match is None or (self.members and match[1] not in self.members):
             return pos
         candidate, resume = self._nearly(match.end(), braced=False)
-        if not candidate.complete and not (known and candidate.rank[1]):
+        if not candidate.complete and not (self.members and candidate.rank[1]):
             return pos
         self._offer(candidate)
         return resume
@@ -249,13 +249,11 @@ class _Search:
                 inner, end = _STRINGS.raw_decode(text, start)
             except ValueError:
                 self.budget -= len(text) - start
-                rest = _ESCAPED_END(text, start + 1)
-                if rest is None or rest.end() < len(text):  # not cut off, but something that is no JSON string
-                    return None
+                if past(_ESCAPED_END(text, start + 1), 0) < len(text):
+                    return None  # not cut off, but something that is no JSON string
                 inner, end = unescape(text[start + 1 :], cut=True)[0], len(text)
         elif "\\" in text[start + 1 : start + 12] and _ESCAPED(text, start):
-            match = _ESCAPED_END(text, start)
-            end = match.end() if match is not None else len(text)
+            end = past(_ESCAPED_END(text, start), len(text))
             inner = unescape(text[start:end], cut=end == len(text))[0]
         elif '""' in text[start + 1 : start + 12] and _DOUBLED(text, start):
             inner, end = text[start:].replace('""', '"'), len(text)
@@ -347,25 +345,23 @@ class _Search:
         match = _NEXT_SCALAR(self.text, end) if self.wants_list and isinstance(value, list) and value else None
         if match is None or isinstance(value[-1], (dict, list)) or isinstance(value[-1], str) != (match[2] == '"'):
             return 0
-        items = self.schema.items if self.schema is not None else None
-        flat = items is not None and bool(items.types) and "array" not in items.types
+        flat = self.items is not None and bool(self.items.types) and "array" not in self.items.types
         return match.end(1) - 1 if (flat if match[1][-1] == "[" else self._closes_list(match.end())) else 0
 
     def _closes_list(self, pos: int) -> bool:
         """Whether more brackets of lists are closed than opened from here to the end, or to the next tag."""
         if self.unbalanced is None or not self.unbalanced[0] <= pos < self.unbalanced[1]:
-            tag = _ANY_TAG(self.text, pos)
-            end = tag.start() if tag else len(self.text)
+            end = self._part_end(pos)
             self.budget -= end - pos
             self.unbalanced = pos, end, self.text.count("]", pos, end) > self.text.count("[", pos, end)
         return self.unbalanced[2]
 
     def _goes_on(self, value: Any, start: int, end: int) -> int:
         """Where an object that was closed too early goes on (`{"a": 1}, "b": 2}`); 0 where it does not."""
-        match = _GOES_ON(self.text, end) if self.schema is not None and isinstance(value, dict) else None
-        if match is None or self.schema is None or match[1] not in self.schema.properties or not self._keys(value):
+        match = _GOES_ON(self.text, end) if self.members and isinstance(value, dict) else None
+        if match is None or match[1] not in self.members or not self._keys(value) or self._behind(_BEHIND_KEY, start):
             return 0
-        return 0 if self._behind(_BEHIND_KEY, start) else match.end()
+        return match.end()
 
     def _candidate(self, value: Any, start: int, end: int, repairs: set[str], *, complete: bool) -> Candidate:
         quoted = self.schema is not None or "bare_key" not in repairs
@@ -379,14 +375,14 @@ class _Search:
     def _keys(self, value: dict[str, Any]) -> int:
         return sum(key in self.known for key in value) if self.known else len(value)
 
-    # --- prose or not -----------------------------------------------------------------------------------------------
+    # -- prose or not --------------------------------------------------------------------------------------------------
 
     def _behind(self, what: Callable[[str, int, int], Any], start: int) -> bool:
         return bool(what(self.text, max(self.since, start - 30), start))
 
     def _is_part(self, candidate: Candidate) -> bool:
         """Whether it stands where a member or element of another object would, which was not read to its end."""
-        named = self.schema is not None and self.schema.properties and candidate.rank[1]
+        named = self.members and candidate.rank[1]
         if self._behind(_BEHIND_KEY, candidate.start):
             return not (self.first and named)
         if not self.broken:
@@ -399,15 +395,12 @@ class _Search:
     def _plausible(self, candidate: Candidate) -> bool:
         """Whether what was found is JSON that somebody meant, and not a brace or a bracket of prose."""
         value = candidate.value
-        named = bool(self.schema is not None and self.schema.properties)
-        if isinstance(value, dict) and candidate.rank[1] and named:
-            return True
         if not value:
-            return candidate.complete and not candidate.repairs and (self._alone(candidate) or self._fenced(candidate))
+            return candidate.complete and not candidate.repairs and self._apart(candidate)
         if isinstance(value, dict):
-            quoted = "bare_key" not in candidate.repairs or (not named and candidate.bare < len(value))
-            return quoted or self._alone(candidate) or self._fenced(candidate)
-        if candidate.rank[0] or self._alone(candidate) or self._fenced(candidate):
+            quoted = "bare_key" not in candidate.repairs or (not self.members and candidate.bare < len(value))
+            return bool(self.members and candidate.rank[1]) or quoted or self._apart(candidate)
+        if candidate.rank[0] or self._apart(candidate):
             return True
         whole = candidate.complete and "bare_string" not in candidate.repairs
         return whole and self._begins_phrase(candidate) and _ENDS_LINE(self.text, candidate.end) is not None
@@ -418,42 +411,41 @@ class _Search:
         alone = begin == candidate.since and not self.text[begin : candidate.start].strip()
         return alone or _ENDS_PHRASE(self.text, begin, candidate.start) is not None
 
-    def _alone(self, candidate: Candidate) -> bool:
-        """Whether nothing but fences and stray brackets stands around it."""
-        if not self.first:
-            return False
-        before = _NOTHING(self.text, candidate.since, candidate.start)
-        after = _NOTHING(self.text, candidate.end)
-        return bool(before and before.end() == candidate.start and after and after["end"] is not None)
+    def _apart(self, candidate: Candidate) -> bool:
+        """Whether a fence stands before it, or nothing but fences and stray brackets around it."""
+        text, start = self.text, candidate.start
+        if _FENCE_BEFORE(text, max(0, start - 60), start) is not None:
+            return True
+        before, after = _NOTHING(text, candidate.since, start), _NOTHING(text, candidate.end)
+        return bool(self.first and before and before.end() == start and after and after["end"] is not None)
 
-    def _fenced(self, candidate: Candidate) -> bool:
-        return _FENCE_BEFORE(self.text, max(0, candidate.start - 60), candidate.start) is not None
+    def _part_end(self, pos: int) -> int:
+        """Where the next tag is, or the end."""
+        tag = _ANY_TAG(self.text, pos)
+        return tag.start() if tag else len(self.text)
 
-    def _torn_off(self, end: int) -> bool:
-        """Whether members follow the object, and a brace that closes them: it was closed too early (`4}5, "b": 2}`)."""
+    def _lost_behind(self, end: int) -> bool:
+        """Whether parts of the object follow, which was closed too early: an object with a key that only a list of it
+        has, or members and a brace that closes them (`4}5, "b": 2}`)."""
+        element = _NEXT_ELEMENT(self.text, end)
+        if element is not None and element["key"] not in self.known and element["key"] in self.inner:
+            return True
         if _MEMBER_BEHIND(self.text, end) is None:
             return False
-        tag = _ANY_TAG(self.text, end)
-        rest = self.text[end : tag.start() if tag else len(self.text)]
+        rest = self.text[end : self._part_end(end)]
         return rest.count("}") > rest.count("{")
-
-    def _lost_element(self, end: int) -> bool:
-        """Whether an object follows that no prose parts from this one, with a key that only a list of it has."""
-        match = _NEXT_ELEMENT(self.text, end)
-        return match is not None and match["key"] not in self.known and match["key"] in self.inner
 
     def _name_surroundings(self, candidate: Candidate) -> None:
         """Add the repairs that say what was left out around the value."""
         text, repairs = self.text, candidate.repairs
         start, end = candidate.start, candidate.end
-        tag = _ANY_TAG(text, end)
+        part_end = self._part_end(end)
         fence = _FENCE_BEFORE(text, max(candidate.since, start - 60), start)
         if fence is not None:
             start = fence.start()
             repairs.add("fence")
-            behind = _FENCE_BEHIND(text, end)
-            end = behind.end() if behind is not None else end
-        before, after = text[candidate.since : start].strip(), text[end : tag.start() if tag else len(text)].strip()
+            end = past(_FENCE_BEHIND(text, end), end)
+        before, after = text[candidate.since : start].strip(), text[end:part_end].strip()
         if self.wants_object and before[:1] == "[" and (before == "[" or self.several):
             repairs.add("unwrapped")
             before = "" if before == "[" else before

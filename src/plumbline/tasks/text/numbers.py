@@ -37,9 +37,8 @@ _INTEGER = re.compile(r"\d+")
 _POINT = re.compile(r"\d+\.\d*|\.\d+")
 _COMMA = re.compile(r"\d*,\d+")
 _ONE_GROUP = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
-_BRAZILIAN = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+,\d+")
-_AMERICAN = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+\.\d+")
-_GROUPS = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3}){2,}|(?:,\d{3}){2,})")
+_BRAZILIAN = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})")
+_AMERICAN = re.compile(r"[1-9]\d{0,2}(?:(?:,\d{3})+\.\d+|(?:,\d{3}){2,})")
 _BLANK_GROUPS = re.compile(r"[1-9]\d{0,2}(?:[\u00a0\u202f]\d{3})+(?:,\d+)?|[1-9]\d{0,2}(?: \d{3})+,\d+")
 _BLANKS_AT_COMMA = re.compile(r"[ \t]*,[ \t]*")
 _BLANKS = re.compile(r"[ \t\u00a0\u202f]")
@@ -146,8 +145,6 @@ def _without_groups(plain: str, *, integer: bool, quoted: bool, money: bool) -> 
         return plain.replace(".", "").replace(",", "."), "thousands"
     if _AMERICAN.fullmatch(plain):
         return plain.replace(",", ""), "thousands"
-    if _GROUPS.fullmatch(plain):
-        return plain.replace(".", "").replace(",", ""), "thousands"
     return None
 
 
