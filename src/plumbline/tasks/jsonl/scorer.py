@@ -32,8 +32,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cache, partial
 from numbers import Real
@@ -54,23 +53,49 @@ _SLACK = 1e-6
 """What rounding, in float32 too, may put a reward outside of its range by, as a share of its width."""
 
 
-@dataclass(frozen=True, slots=True)
 class Scorer:
     """One scoring function."""
 
-    name: str
-    """`module:function`."""
-    part: str
-    """What its number is called: the function's name."""
-    function: Callable[..., Any]
-    batched: bool
-    """Whether it takes lists (TRL's signature)."""
-    verl: bool
-    """Whether it has verl's signature."""
-    takes: frozenset[str] | None
-    """The parameters that it names; None where it takes whatever there is."""
-    needs: frozenset[str]
-    """Columns of the row that it cannot do without."""
+    def __init__(self, name: str) -> None:
+        """Import it, and read its signature.
+
+        Raises:
+            RecipeError: there is none of that name, or it takes or gives what a scoring function does not.
+        """
+        self.name, self.part = name, name.partition(":")[2]
+        self.function = function = named(name, "scoring function")
+        while isinstance(function, partial):
+            function = function.func
+        self.written = function
+        """What its source is read of."""
+        how = (
+            "def score(completion, answer), with columns of the rows by name, TRL's def score(completions, **columns), "
+            "or verl's def compute_score(data_source, solution_str, ground_truth, extra_info=None)"
+        )
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"{name} does not say what it takes: {error}", f"write it as {how}") from error
+        known = [one for one in parameters if one.kind not in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
+        names = [one.name for one in known]
+        answers = {"completion", "completions", "solution_str"} & set(names)
+        if any(one.kind is one.POSITIONAL_ONLY for one in known) or len(answers) != 1:
+            raise RecipeError(f"{name} takes ({', '.join(names)}), which is no answer to score", f"write it as {how}")
+        self.batched = "completions" in names
+        """Whether it takes lists (TRL's signature)."""
+        self.verl = "solution_str" in names
+        """Whether it has verl's signature."""
+        open_ = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        self.takes = frozenset({*names, *(_VERL if open_ else ())}) if self.verl or not open_ else None
+        """The parameters that it names; None where it takes whatever there is."""
+        needs = frozenset(one.name for one in known if one.default is one.empty)
+        if self.batched and (lacking := needs & _TRAINER):
+            raise RecipeError(
+                f"{name} takes {', '.join(sorted(lacking))}, which only TRL's trainer has",
+                "score the text alone; sampling.max_tokens limits its length",
+            )
+        self.needs = needs - (_TRL if self.batched else {"solution_str", "extra_info"} if self.verl else _OURS)
+        """Columns of the row that it cannot do without."""
 
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
@@ -114,6 +139,51 @@ class Scorer:
         own = {key: list(map(_copied, value)) if self.batched else _copied(value) for key, value in given.items()}
         return self.function(**own)
 
+    def own_source(self) -> str:
+        """The source of a function, or of its class, and of what it calls in its own file; of what it calls elsewhere
+        the names with their modules."""
+        waiting, known = [self.written if inspect.isroutine(self.written) else type(self.written)], {}
+        while waiting:
+            one = waiting.pop()
+            known[one] = _source_of(one) or ""
+            names = vars(sys.modules.get(one.__module__, math))
+            for name in set(re.findall(r"[^\W\d]\w*", known[one])) & names.keys():
+                called = names[name]
+                if (inspect.isfunction(called) or inspect.isclass(called)) and called not in known:
+                    if called.__module__ == one.__module__:
+                        waiting.append(called)
+                    else:
+                        known[called] = f"{called.__module__}.{called.__qualname__}"
+        return "\n".join(known.values())
+
+    def source(self) -> str:
+        """The source of the files that a function is named in and written in, or of the function alone (notebooks).
+
+        What it calls in other files is not covered.
+
+        Raises:
+            RecipeError: there is no source to read, so that a change would go unnoticed.
+        """
+        modules = dict.fromkeys((self.name.partition(":")[0], getattr(self.written, "__module__", "")))
+        texts = [_source_of(sys.modules[module]) if module in sys.modules else "" for module in modules]
+        if None in texts:
+            texts.append(_source_of(self.written))
+        found = [text for text in texts if text is not None]
+        if not any(found):
+            raise RecipeError(
+                f"the source of {self.name} cannot be read, so a change of it would go unnoticed",
+                "call it from a function in a file of yours, and name that",
+            )
+        return "\x1e".join(found)
+
+
+def _source_of(what: Any) -> str | None:
+    """The source of a module, function or class; None where it cannot be read."""
+    try:
+        return inspect.getsource(what)
+    except (OSError, TypeError):
+        return None
+
 
 def _copied(value: Any) -> Any:
     return copy.deepcopy(value) if isinstance(value, list | dict) else value
@@ -141,45 +211,6 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def open_scorer(name: str) -> Scorer:
-    """Import a scoring function and read its signature.
-
-    Raises:
-        RecipeError: there is none of that name, or it takes or gives what a scoring function does not.
-    """
-    function = named(name, "scoring function")
-    how = (
-        "def score(completion, answer), with columns of the rows by name, TRL's def score(completions, **columns), or "
-        "verl's def compute_score(data_source, solution_str, ground_truth, extra_info=None)"
-    )
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError) as error:
-        raise RecipeError(f"{name} does not say what it takes: {error}", f"write it as {how}") from error
-    known = [one for one in parameters if one.kind not in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
-    names = [one.name for one in known]
-    answers = {"completion", "completions", "solution_str"} & set(names)
-    if any(one.kind is one.POSITIONAL_ONLY for one in known) or len(answers) != 1:
-        raise RecipeError(f"{name} takes ({', '.join(names)}), which is no answer to score", f"write it as {how}")
-    batched, verl = "completions" in names, "solution_str" in names
-    open_ = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    needs = frozenset(one.name for one in known if one.default is one.empty)
-    if batched and (lacking := needs & _TRAINER):
-        raise RecipeError(
-            f"{name} takes {', '.join(sorted(lacking))}, which only TRL's trainer has",
-            "score the text alone; sampling.max_tokens limits its length",
-        )
-    return Scorer(
-        name=name,
-        part=name.partition(":")[2],
-        function=function,
-        batched=batched,
-        verl=verl,
-        takes=frozenset({*names, *(_VERL if open_ else ())}) if verl or not open_ else None,
-        needs=needs - (_TRL if batched else {"solution_str", "extra_info"} if verl else _OURS),
-    )
-
-
 class Scoring:
     """All scoring functions of a task as one rubric."""
 
@@ -187,10 +218,10 @@ class Scoring:
         """Import the functions.
 
         Raises:
-            RecipeError: see `open_scorer`; or the source of one cannot be read.
+            RecipeError: see `Scorer`; or the source of one cannot be read.
         """
         self.options = options
-        self.scorers = [open_scorer(name) for name in options.functions()]
+        self.scorers = list(map(Scorer, options.functions()))
         self.sums = any(scorer.batched or scorer.verl for scorer in self.scorers)
         """Whether parts add up, as in TRL."""
         self.weights = options.parts()
@@ -204,7 +235,7 @@ class Scoring:
         ranges = ";".join(
             f"{part.name}={'-' if self.weights[part.name] < 0 else ''}{options.range_of(part.name)}" for part in parts
         )
-        content = "\x1e".join([ranges, *map(_source, self.scorers)])
+        content = "\x1e".join([ranges, *(scorer.source() for scorer in self.scorers)])
         self.identity = f"{self._rubric.identity}:{hashlib.sha256(content.encode()).hexdigest()[:8]}"
         """Of the functions' names and source, the parts' weights and their ranges."""
 
@@ -323,59 +354,3 @@ def _number(name: str, value: Any) -> float | None:
 
 def _shown(value: Any) -> str:
     return f"{type(value).__name__} {repr(value)[:60]}"
-
-
-def own_source(scorer: Scorer) -> str:
-    """The source of a function, or of its class, and of what it calls in its own file; of what it calls elsewhere the
-    names with their modules."""
-    function = _unwrapped(scorer)
-    waiting, known = [function if inspect.isroutine(function) else type(function)], {}
-    while waiting:
-        one = waiting.pop()
-        known[one] = _source_of(one) or ""
-        names = vars(sys.modules.get(one.__module__, math))
-        for name in set(re.findall(r"[^\W\d]\w*", known[one])) & names.keys():
-            called = names[name]
-            if (inspect.isfunction(called) or inspect.isclass(called)) and called not in known:
-                if called.__module__ == one.__module__:
-                    waiting.append(called)
-                else:
-                    known[called] = f"{called.__module__}.{called.__qualname__}"
-    return "\n".join(known.values())
-
-
-def _unwrapped(scorer: Scorer) -> Any:
-    function = scorer.function
-    while isinstance(function, partial):
-        function = function.func
-    return function
-
-
-def _source_of(what: Any) -> str | None:
-    """The source of a module, function or class; None where it cannot be read."""
-    try:
-        return inspect.getsource(what)
-    except (OSError, TypeError):
-        return None
-
-
-def _source(scorer: Scorer) -> str:
-    """The source of the files that a function is named in and written in, or of the function alone (notebooks).
-
-    What it calls in other files is not covered.
-
-    Raises:
-        RecipeError: there is no source to read, so that a change would go unnoticed.
-    """
-    function = _unwrapped(scorer)
-    modules = dict.fromkeys((scorer.name.partition(":")[0], getattr(function, "__module__", "")))
-    texts = [_source_of(sys.modules[module]) if module in sys.modules else "" for module in modules]
-    if None in texts:
-        texts.append(_source_of(function))
-    found = [text for text in texts if text is not None]
-    if not any(found):
-        raise RecipeError(
-            f"the source of {scorer.name} cannot be read, so a change of it would go unnoticed",
-            "call it from a function in a file of yours, and name that",
-        )
-    return "\x1e".join(found)

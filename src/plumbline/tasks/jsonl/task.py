@@ -12,7 +12,7 @@ from plumbline.records import Example, Outcome, Score
 from plumbline.tasks import Progress
 from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.jsonl.rows import SPLITS, JsonlOptions, Records, read_options, read_records
-from plumbline.tasks.jsonl.scorer import Scoring, own_source, range_advice
+from plumbline.tasks.jsonl.scorer import Scoring, range_advice
 from plumbline.tasks.precheck import (
     GOLD,
     LABEL,
@@ -136,7 +136,7 @@ class JsonlTask(Task):
 
     def sources(self) -> Sequence[str]:
         """The source of each scoring function alone."""
-        return [own_source(scorer) for scorer in self._scoring.scorers]
+        return [scorer.own_source() for scorer in self._scoring.scorers]
 
     def likely(self, examples: Sequence[Example]) -> list[Case]:
         """Texts that may be right where there are no gold answers: what the functions are given of the row, and
