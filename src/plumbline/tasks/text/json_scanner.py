@@ -19,8 +19,9 @@ from plumbline.tasks.text.numbers import CURRENCY, read_number
 
 MISSING: Any = object()
 """No value: the member or element is left out."""
-Known = Mapping[str, Schema] | None
-"""The schemas of an object's keys, by the key; None where the schema names none."""
+Known = Mapping[str, Schema]
+"""The schemas of an object's keys, by the key; empty where the schema names none."""
+_NO_KEYS: Known = {}
 
 _MAX_DEPTH = 100
 """Nearly-JSON nested deeper than this is not read; valid JSON may be deeper."""
@@ -53,6 +54,7 @@ _JUNK = re.compile(r"[^\"'“”‘’{}\[\]\n,;:]{1,120}(?=[,}\n])").match
 # What stands between values.
 _BLANKS = re.compile(rf"{BLANK}*+").match
 _COMMENT = re.compile(r"//[^\n]*+|/\*.*?(?:\*/|\Z)|#[^\n]*+", re.DOTALL).match
+_COMMENTS = ("/", "#")
 _ELLIPSIS = re.compile(r"\.{3,}|…").match
 _FENCES = ("```", "~~~")
 _FENCE_LINE = re.compile(r"(?:```|~~~)\s*(?:\n|\Z)").match
@@ -167,7 +169,7 @@ class Scanner:
     def _gap(self, pos: int) -> int:
         """The place behind blanks and comments."""
         pos = past(_BLANKS(self.text, pos), pos)
-        while self.text.startswith(("/", "#"), pos) and (comment := _COMMENT(self.text, pos)):
+        while self.text[pos : pos + 1] in _COMMENTS and (comment := _COMMENT(self.text, pos)):
             self.repairs.add("comment")
             pos = past(_BLANKS(self.text, comment.end()), pos)
         return pos
@@ -177,7 +179,7 @@ class Scanner:
     def members(self, pos: int, schema: Schema | None, into: Any, depth: int, *, in_array: bool = False) -> Any:
         """Read the members of an object, from behind its opening brace, into a dictionary, and return that."""
         text, repairs = self.text, self.repairs
-        known = (schema.properties or None) if schema is not None else None
+        known = schema.properties if schema is not None else _NO_KEYS
         last: str | None = None
         comma = True
         while True:
@@ -200,7 +202,7 @@ class Scanner:
                     if in_array:
                         # Not the end of the array around it where a key of this very object follows.
                         behind = pos + 1 + (text[pos + 1 : pos + 2] == ",")
-                        if known is None or _first_key(text, behind) not in known:
+                        if _first_key(text, behind) not in known:
                             self.pos = pos
                             return into
                     if not in_array and last is not None and not isinstance(into.get(last), list):
@@ -221,7 +223,7 @@ class Scanner:
                     continue
                 key = self._odd_key(pos, known)
                 if key is None:
-                    if char == "{" and in_array and comma and known and _first_key(text, pos + 1) in known:
+                    if char == "{" and in_array and comma and _first_key(text, pos + 1) in known:
                         repairs.add("brackets")  # the brace that ends this element is missing
                         self.pos = pos
                         return into
@@ -237,7 +239,7 @@ class Scanner:
                 name, pos = key, self.pos
             if not comma:
                 repairs.add("missing_comma")
-            value = self._value(pos, known.get(name) if known is not None else None, known, depth, in_array=False)
+            value = self._value(pos, known.get(name), known, depth, in_array=False)
             if value is not MISSING:
                 into[name] = value
             if self.stopped:
@@ -256,7 +258,7 @@ class Scanner:
         kind = dict if char == "{" else str if char in QUOTE else None
         if kind is None:
             return False
-        schema = known.get(last) if known is not None else None
+        schema = known.get(last)
         unopened = isinstance(old, kind) and _wants_list(known, last)
         array, schema = ([old], schema) if unopened else last_list(old, schema)
         if not array or not isinstance(array[-1], kind):
@@ -278,7 +280,7 @@ class Scanner:
         match = _ODD_KEY(self.text, pos)
         if match is None:
             only = _KEY_ONLY(self.text, pos)
-            if only is None or known is None or only[1] not in known:
+            if only is None or only[1] not in known:
                 return None
             self.repairs.add("separator")
             self.pos = only.end()
@@ -304,11 +306,8 @@ class Scanner:
             self._stop("truncated", self.size if _CUT_KEY(text, pos) else pos, pos)
         elif junk := _JUNK(text, pos):
             self.repairs.add("junk")
-            if (
-                last is not None
-                and type(into.get(last, 0)) in (list, int, float)
-                and not any(map(str.isalpha, junk[0]))
-            ):
+            words = any(map(str.isalpha, junk[0]))
+            if last is not None and not words and type(into.get(last, 0)) in (list, int, float):
                 # Digits: the list before was closed too early, or the number before is half of one, or was left out.
                 into.pop(last, None)
                 self._lose()
@@ -322,7 +321,7 @@ class Scanner:
     # -- arrays --------------------------------------------------------------------------------------------------------
 
     def _elements(
-        self, pos: int, schema: Schema | None, depth: int, *, in_object: bool = False, outer: Known = None
+        self, pos: int, schema: Schema | None, depth: int, *, in_object: bool = False, outer: Known = _NO_KEYS
     ) -> Any:
         """Read the elements of an array, from behind its opening bracket.
 
@@ -365,13 +364,13 @@ class Scanner:
                 repairs.add("ellipsis")
                 pos, comma = ellipsis.end(), False
                 continue
-            value = self._value(pos, child, None, depth, in_array=True)
+            value = self._value(pos, child, _NO_KEYS, depth, in_array=True)
             behind = past(_BLANKS(text, self.pos), self.pos) if char in QUOTE and not self.stopped else self.size
             if isinstance(value, str) and text.startswith((":", "："), behind):
                 # The array was never closed, and this is the next key of the object around it; or else its own object
                 # was never opened, or closed too early.
                 scalars = bool(items) and not any(isinstance(item, dict | list) for item in items)
-                unclosed = in_object and (value in outer if outer is not None else scalars)
+                unclosed = in_object and (value in outer if outer else scalars)
                 if not unclosed:
                     self._stop("unreadable", pos)
                 break
@@ -579,7 +578,7 @@ class Scanner:
                 at += 1
                 continue
             opened = char in '"”' and text[pos:at].strip(_STRIPPED)[-1:] not in ("", ",")
-            if opened and known is not None and at + 1 < self.size and _AFTER_VALUE(text, at + 1):
+            if opened and known and at + 1 < self.size and _AFTER_VALUE(text, at + 1):
                 at += 1  # only its opening quote is missing
                 break
             return self._stop("unreadable", pos, pos)
@@ -616,7 +615,7 @@ def last_list(value: Any, schema: Schema | None) -> tuple[list[Any] | None, Sche
 
 def _wants_list(known: Known, key: str) -> bool:
     """Whether the schema says that this key holds an array, and nothing else but null."""
-    return known is not None and key in known and "array" in known[key].types <= {"array", "null"}
+    return key in known and "array" in known[key].types <= {"array", "null"}
 
 
 def _first_key(text: str, pos: int) -> str | None:

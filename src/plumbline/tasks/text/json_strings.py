@@ -120,7 +120,7 @@ def past(match: re.Match[str] | None, otherwise: int) -> int:
     return match.end() if match is not None else otherwise
 
 
-def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collection[str] | None) -> Ending:
+def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collection[str]) -> Ending:
     """Find where a quoted text ends.
 
     Args:
@@ -128,7 +128,7 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
         start: the place after the opening quote.
         quote: the opening quote, one of `OPENING`.
         in_array: whether the value is an element of an array (else a member of an object).
-        known: the keys that the schema names for the object around it, if it does.
+        known: the keys that the schema names for the object around it; empty where it names none.
     """
     body = _BODIES[quote]
     size = len(text)
@@ -158,10 +158,9 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
                 return Ending("closed", at, at + 1, inner=True)
             if verdict == "unclosed":
                 return _unclosed(text, start, at, quote)
-            if not doubtful and weak >= 0 and (verdict == "stop" or (verdict == "broken" and in_array)):
-                return Ending("closed", weak, weak + 1, inner=True)
-            if not doubtful and verdict == "stop":
-                return Ending("closed", at, at + 1, inner=True)
+            if not doubtful and (verdict == "stop" or (verdict == "broken" and in_array and weak >= 0)):
+                end = weak if weak >= 0 else at
+                return Ending("closed", end, end + 1, inner=True)
             if verdict in ("broken", "stop") or inner >= _MAX_INNER:
                 return Ending("broken", at, at)
             if verdict == "weak" and weak < 0:
@@ -182,14 +181,14 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
     return Ending("cut", end, size, inner=inner > 0)
 
 
-def far_end(text: str, start: int, known: Collection[str] | None) -> Ending | None:
+def far_end(text: str, start: int, known: Collection[str]) -> Ending | None:
     """Where the text of a member ends if every quote before the next key, or the end of the object, is part of it.
 
     Returns:
         Broken where the quotes inside are no pairs; None where no such end follows.
     """
     for match in _FAR(text, start):
-        if match["key"] is None or known is None or match["key"] in known:
+        if match["key"] is None or not known or match["key"] in known:
             inner = len(_QUOTES(text, start, match.start()))
             if inner % 2 or _PARTS(text, start, match.start()):
                 return Ending("broken", match.start(), match.start())
@@ -213,7 +212,7 @@ def _unclosed(text: str, start: int, at: int, quote: str) -> Ending:
     return Ending("unclosed", end, at)
 
 
-def _at_first(text: str, at: int, start: int, known: Collection[str] | None) -> _Verdict:
+def _at_first(text: str, at: int, start: int, known: Collection[str]) -> _Verdict:
     """Judge the first quote of a text, where what comes next does not follow a value."""
     key = _KEY_BEFORE_COLON(text, at + 1)
     before = text[max(start, at - 40) : at].rstrip(" \t")[-1:]
@@ -222,20 +221,18 @@ def _at_first(text: str, at: int, start: int, known: Collection[str] | None) -> 
         after = text[at + 1 : at + 40].lstrip()[:1]
         behind = at > start and not text[at - 1].isspace()
         return "broken" if behind and after and after in _DOUBTFUL + text[at] else "inside"
-    if before in (",", "\n") and known is not None and key[1] in known:
+    if before in (",", "\n") and key[1] in known:
         return "unclosed"
     return "broken" if before in (",", "\n", "{") else "inside"
 
 
-def _at_later(
-    text: str, at: int, known: Collection[str] | None, *, balanced: bool, loose: bool, in_array: bool
-) -> _Verdict:
+def _at_later(text: str, at: int, known: Collection[str], *, balanced: bool, loose: bool, in_array: bool) -> _Verdict:
     """Judge a quote behind others that were inside.
 
     Args:
         text: the whole text.
         at: the place of the quote.
-        known: the keys that the schema names for the object around it, if it does.
+        known: the keys that the schema names for the object around it; empty where it names none.
         balanced: whether each quote that was opened inside was closed again. If not, one is missing somewhere.
         loose: whether that says nothing, because the quotes are apostrophes.
         in_array: whether the value is an element of an array.
@@ -252,14 +249,14 @@ def _at_later(
         return "close" if balanced else "stop" if follows["strong"] is not None else "weak"
     if follows["next"]:
         newline = "\n" in text[at + 1 : follows.start("next")]
-        ends = newline or (known is not None and follows["next_key"] in known)
+        ends = newline or follows["next_key"] in known
         return "close" if ends and (balanced or loose) else "broken"
     if in_array:
         return "close" if balanced or follows["tail"] is not None else "weak"
     if follows["line"]:
         return "inside"
     if follows["line_key"]:
-        return "close" if balanced or (loose and known is not None and follows["line_key"] in known) else "broken"
+        return "close" if balanced or (loose and follows["line_key"] in known) else "broken"
     # A comma follows.
     if follows["tail"] is not None or (follows["junk"] and balanced):
         return "close"
@@ -267,10 +264,10 @@ def _at_later(
         return "close" if balanced or (loose and not follows["comment"]) else "broken"
     if follows["bare"] is None:
         return "broken" if balanced else "inside"
-    if balanced or (loose and known is not None and follows["bare"] in known):
+    if balanced or (loose and follows["bare"] in known):
         return "close"
     # `, word:` may be part of the text; not where a value follows, or where the schema knows the word.
-    named = follows["valued"] is not None if known is None else follows["bare"] in known
+    named = follows["bare"] in known if known else follows["valued"] is not None
     return "broken" if named else "inside"
 
 
