@@ -170,9 +170,12 @@ def coerce(value: Any, schema: Schema, repairs: set[str], decode: Decode | None 
     if isinstance(value, list):
         child = schema.items
         return value if child is None else [coerce(element, child, repairs, decode) for element in value]
-    if schema.enum and value not in schema.enum:
-        value = _member(value, schema.enum, repairs)
-    return value
+    if not schema.enum or value in schema.enum:
+        return value
+    plain = _plain(value) if isinstance(value, str) else None
+    equal = [member for member in schema.enum if isinstance(member, str) and _plain(member) == plain]
+    repairs.add("enum" if len(equal) == 1 else "mismatch")
+    return equal[0] if len(equal) == 1 else value
 
 
 def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | None) -> Any:
@@ -185,7 +188,9 @@ def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | Non
     if schema.numeric:
         number = read_number(value, integer="number" not in types, quoted=True)
         if number is not None:
-            wanted = _whole(number.value) if "number" not in types else number.value
+            wanted = number.value
+            if wanted is not None and "number" not in types:
+                wanted = int(wanted) if wanted == int(wanted) else None
             if wanted is not None or (number.value is None and "null" in types):
                 repairs.update(number.repairs, ("quoted_number",))
                 return wanted
@@ -200,20 +205,6 @@ def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | Non
         inner = decode(value, schema, repairs)
         return value if inner is None else inner
     return value
-
-
-def _whole(value: int | float | None) -> int | None:
-    return int(value) if value is not None and value == int(value) else None
-
-
-def _member(value: Any, enum: tuple[Any, ...], repairs: set[str]) -> Any:
-    plain = _plain(value) if isinstance(value, str) else None
-    equal = [member for member in enum if isinstance(member, str) and _plain(member) == plain]
-    if len(equal) != 1:
-        repairs.add("mismatch")
-        return value
-    repairs.add("enum")
-    return equal[0]
 
 
 def _plain(text: str) -> str:
