@@ -98,7 +98,7 @@ class CheckCallback:
         stage = History(origin="trl", name="training", kind="rl", series={}, settings=settings)
         self._live = Live(stage, self.section, {})
         if not state.global_step:
-            self._read = {_named(file) for file in _completions(args)}  # of an earlier run in this folder
+            self._read = set(_completions(args))  # of an earlier run in this folder
             return
         for row in state.log_history:
             self._live.add(row)
@@ -134,19 +134,17 @@ class CheckCallback:
         """Read the completions that were written since the last look."""
         assert self._live is not None
         history = self._live.history()
-        for file in _completions(args):
-            if _named(file) not in self._read and history is not None:
-                self._read.add(_named(file))
+        for key, file in _completions(args).items():
+            if key not in self._read and history is not None:
+                self._read.add(key)
                 samples = read_completions(file, history.names("part/"))
                 self._live.complete(one for one in samples if until is None or one.step <= until)
 
 
-def _completions(args: Any) -> list[Path]:
-    return sorted((Path(args.output_dir) / "completions").glob("completions_*.parquet"))
-
-
-def _named(file: Path) -> tuple[str, int]:
-    return file.name, file.stat().st_mtime_ns
+def _completions(args: Any) -> dict[tuple[str, int], Path]:
+    """The files of completions by name and time."""
+    files = sorted((Path(args.output_dir) / "completions").glob("completions_*.parquet"))
+    return {(file.name, file.stat().st_mtime_ns): file for file in files}
 
 
 def _agreed(stop: bool) -> bool:

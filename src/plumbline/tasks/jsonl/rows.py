@@ -75,8 +75,8 @@ class JsonlOptions(Section):
     @field_validator("score")
     @classmethod
     def _functions(cls, value: str | list[str]) -> str | list[str]:
-        value = dotted(value) if isinstance(value, str) else list(map(dotted, value))
-        names = [name.partition(":")[2] for name in ([value] if isinstance(value, str) else value)]
+        value = list(map(dotted, [value] if isinstance(value, str) else value))
+        names = [name.partition(":")[2] for name in value]
         if not names or not all(names):
             raise ValueError("name a function as module:function, or several")
         if len(set(names)) < len(names):
@@ -88,7 +88,7 @@ class JsonlOptions(Section):
     def _in_order(cls, value: Any, known: ValidationInfo) -> Any:
         if not isinstance(value, list) or (score := known.data.get("score")) is None:
             return value
-        names = [name.partition(":")[2] for name in ([score] if isinstance(score, str) else score)]
+        names = [name.partition(":")[2] for name in score]
         if len(value) != len(names):
             raise ValueError(f"weights are {len(value)} for {len(names)} functions; give each one, or name the parts")
         return dict(zip(names, value, strict=True))
@@ -109,7 +109,7 @@ class JsonlOptions(Section):
 
     def functions(self) -> list[str]:
         """Each scoring function as `module:function`."""
-        return [self.score] if isinstance(self.score, str) else self.score
+        return list(self.score)
 
     def parts(self) -> dict[str, float]:
         """The weight of every part by its name."""
