@@ -28,6 +28,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import parse
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
+from plumbline.tasks.task import Task
 from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rollouts import collect
@@ -43,7 +44,7 @@ def judge(text: str) -> float:
     return (hash(text) % 1000) / 1000
 
 
-class AnyText:
+class AnyText(Task):
     """A task whose reward is `judge`."""
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:

@@ -40,7 +40,7 @@ from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task
-from plumbline.tasks.text.json_strict import strict_json
+from plumbline.tasks.text.lenient_json import strict_json
 from plumbline.training.pipeline import run_recipe
 
 HERE = Path(__file__).parent

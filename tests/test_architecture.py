@@ -49,9 +49,8 @@ RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 PUBLIC = {
     *("cli.options", "cli.output", "config.imports", "config.overrides", "errors", "recipe", "records", "seeds"),
     *("runs.cards", "runs.claims", "runs.remote", "serve.served", "storage"),
-    *("tasks", "tasks.controls", "tasks.episode", "tasks.export", "tasks.rubric", "tasks.tables", "tasks.task"),
-    *("tasks.text.accents", "tasks.text.json_schema", "tasks.text.json_strict", "tasks.text.json_values"),
-    *("tasks.text.lenient_json", "tasks.text.numbers", "tasks.text.repairs"),
+    *("tasks", "tasks.controls", "tasks.rubric", "tasks.tables", "tasks.task"),
+    *("tasks.text.json_schema", "tasks.text.lenient_json", "tasks.text.numbers"),
 }
 """Modules of the core that an environment may use: what docs/your-task.md and docs/architecture.md call public."""
 FOREIGN = re.compile(r"commerce|miniwob|formfactory|\bolist|\bshops?\b|web forms?\b|\bforms\b", re.IGNORECASE)
@@ -258,21 +257,21 @@ def entries() -> int:
 
 
 BUDGETS = {
-    "checks": 9074,
-    "policies": 7880,
-    "plumbline_forms": 7524,
-    "plumbline_commerce": 6816,
-    "reports": 3617,
-    "tasks": 3561,
-    "runs": 2365,
-    "serve": 2253,
-    "training": 2100,
-    "engines": 2041,
-    "plumbline_miniwob": 1735,
-    "evaluation": 1367,
-    "cli": 1296,
-    "recipe": 1032,
-    "modules": 836,
+    "checks": 8777,
+    "policies": 7709,
+    "plumbline_forms": 6984,
+    "plumbline_commerce": 6713,
+    "tasks": 3228,
+    "reports": 2829,
+    "serve": 2191,
+    "training": 2097,
+    "runs": 1945,
+    "plumbline_miniwob": 1731,
+    "engines": 1689,
+    "evaluation": 1361,
+    "cli": 1237,
+    "recipe": 1023,
+    "modules": 837,
     "algorithms": 527,
     "config": 403,
 }

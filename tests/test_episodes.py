@@ -22,7 +22,7 @@ from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source
-from plumbline.tasks.task import episode_of, turns_of
+from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.credit import credit
 from plumbline.training.noise import independent_parts
 from plumbline.training.optimiser import Optimiser
@@ -331,13 +331,44 @@ def test_a_task_that_asks_once_has_an_episode_of_one_turn():
     task = ToyTask({})
     example = task.examples("val")[0]
     episode = episode_of(task, example)
-    assert turns_of(task) == 1
+    assert task.turns == 1
     assert episode.ask() == example.messages
     with pytest.raises(ValueError, match="before its first answer"):
         episode.result()
     episode.tell("ab")
     assert episode.ask() is None
     assert episode.result() == task.judge(example, "ab")
+
+
+class Plain:
+    """The toy task as a class of its own, with a call for groups."""
+
+    name, splits, controls = "plain", ("val",), {}
+    rubric = property(lambda self: ToyTask({}).rubric)
+    size = 3
+
+    def examples(self, split):
+        return ToyTask({"size": self.size}).examples(split)
+
+    def judge(self, example, completion):
+        return ToyTask({}).judge(example, completion)
+
+    def judge_group(self, example, completions):
+        return [self.judge(example, completion) for completion in completions]
+
+
+def test_a_class_that_is_no_task_has_the_defaults_of_one():
+    plain = as_task(Plain())
+    assert isinstance(plain, Task)
+    assert (plain.name, plain.rubric, plain.form, plain.size) == ("plain", ToyTask({}).rubric, (), 3)
+    assert (plain.turns, plain.judges, plain.headline, plain.built, plain.replayable) == (1, 0, None, True, False)
+    (example, *_) = plain.examples("val")
+    assert plain.judge_group(example, ["a"]) == [plain.judge(example, "a")]
+    assert plain.demonstration(example, 0) == example.gold
+    assert as_task(plain) is plain
+    assert as_task(Asks({})).replayable
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = plain.nothing
 
 
 # -- forms -------------------------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ from typing import Any
 
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Control, Task
 
 RUBRIC = Rubric(
     "toy", 1, (Part("letters", 0.75, "the share of the text that is the letter"), Part("any", 0.25, "any text"))
 )
 
 
-class ToyTask:
+class ToyTask(Task):
     """See the module; `options` may break it in the ways that tests need."""
 
     name = "toy"

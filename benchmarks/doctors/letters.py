@@ -11,7 +11,7 @@ from typing import Any
 
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Control, Task
 
 ALPHABET = "abcdefgh"
 HALVES = {"cedo": ALPHABET[:4], "tarde": ALPHABET[4:]}
@@ -25,7 +25,7 @@ RUBRIC = Rubric(
 )
 
 
-class Letters:
+class Letters(Task):
     """See the module."""
 
     name = "letters"

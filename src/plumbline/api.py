@@ -31,7 +31,7 @@ from plumbline.runs.published import published
 from plumbline.runs.remote import folder_for, is_address, join, local_model
 from plumbline.runs.run import Observer, Run, Silent
 from plumbline.tasks.precheck import HOSTILE
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import Task, as_task
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rollouts import collect
 
@@ -162,6 +162,7 @@ def evaluate(
         DataError: the model was trained on some of these prompts; no such split.
         ModelError: there is no such model.
     """
+    task = as_task(task)
     how = section(ModelOptions, options, "evaluate", advice="help(plumbline.evaluate) names all options")
     if isinstance(source, Run):
         result = source.result()
@@ -311,6 +312,7 @@ class TaskLaws:
 
 def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> TaskLaws:
     """Measure the laws of a task on a split: the oracle, the controls, and texts that no verifier expects."""
+    task = as_task(task)
     examples = task.examples(split)
     evaluations = references(task, examples, split)
     raised = []

@@ -5,10 +5,7 @@ import asyncio
 import pytest
 
 from plumbline.errors import DataError, ModelError
-from plumbline.tasks.adapters.inspect import to_inspect
-from plumbline.tasks.adapters.openenv import to_openenv
-from plumbline.tasks.adapters.trl import to_trl_reward, to_trl_rows
-from plumbline.tasks.adapters.verifiers import to_verifiers
+from plumbline.tasks.adapters import to_inspect, to_openenv, to_trl_reward, to_trl_rows, to_verifiers
 from tests.audit.faulty import FaultyTask
 
 

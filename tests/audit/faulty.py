@@ -11,9 +11,9 @@ from typing import Any
 from plumbline.records import Example, Headline, Outcome, Score
 from plumbline.tasks.controls import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.text.accents import without_accents
+from plumbline.tasks.task import Task
 from plumbline.tasks.text.lenient_json import read_json
-from plumbline.tasks.text.numbers import read_number
+from plumbline.tasks.text.numbers import read_number, without_accents
 
 KINDS = (
     "frete",
@@ -32,7 +32,7 @@ NOTE, KIND = Part("nota", 1, "the number"), Part("tipo", 1, "the word")
 WEIGHTS = {"dead": 0.5, "silent": 0.5, "constant": 0.5, "shape": 3.0, "shape-fatal": 30.0}
 
 
-class FaultyTask:
+class FaultyTask(Task):
     """Two values out of a text, in JSON; `fault` names what is wrong."""
 
     name = "faulty"

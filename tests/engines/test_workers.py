@@ -17,8 +17,7 @@ from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
 from plumbline.tasks import open_task
-from plumbline.tasks import task as protocols
-from plumbline.tasks.task import episode_of, threads_of, turns_of
+from plumbline.tasks.task import episode_of
 from plumbline.training.judging import Judging, judge
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rollouts import collect
@@ -29,8 +28,8 @@ from tests.training.toy_runs import toy_recipe
 
 ray = pytest.importorskip("ray", reason="ray is not installed (pip install '.[ray]')")
 
-ABILITIES = ("Episodic", "Threaded", "Grouped", "Headlined", "Replayable", "Prechecked", "Sketched")
-ABILITIES += ("Telling", "Sharing")
+ABILITIES = ("turns", "headline", "replayable", "built", "mistakes", "replay", "replay_episode", "shown", "said")
+ABILITIES += ("precheck", "sizes", "sketch", "elsewhere", "demonstration", "demonstrations")
 TOY = ToyTask({})
 FAULTY = "tests.engines.faults:open_faulty"
 
@@ -102,11 +101,10 @@ def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
         options = {"job": "sql_qa"}
     own, far = spread(name, count=3, **options)
     for ability in ABILITIES:
-        kind = getattr(protocols, ability)
-        assert isinstance(far, kind) is (isinstance(own, kind) or ability in {"Threaded", "Grouped"}), ability
+        assert getattr(far, ability) == getattr(own, ability), ability
     assert (far.name, far.splits, far.rubric, far.form) == (own.name, own.splits, own.rubric, own.form)
-    assert turns_of(far) == turns_of(own)
-    assert threads_of(far) == 3
+    assert far.controls.keys() == own.controls.keys()
+    assert far.judges == 3
 
 
 class TestWorkersThatLive:

@@ -17,7 +17,7 @@ from plumbline.cli.main import app
 from plumbline.evaluation.models import ModelOptions
 from plumbline.runs.run import Run
 from plumbline.storage import write_jsonl
-from plumbline.tasks.jsonl.options import JsonlOptions
+from plumbline.tasks.jsonl.rows import JsonlOptions
 
 GUIDE = Path(__file__).parents[2] / "docs" / "your-task.md"
 TEXT = GUIDE.read_text(encoding="utf-8")

@@ -17,7 +17,6 @@ from plumbline.evaluation.summary import detail
 from plumbline.records import Frame, Mistake
 from plumbline.runs.run import Silent
 from plumbline.tasks import open_task
-from plumbline.tasks.task import Replayable
 from plumbline_forms.rubric import RECEIVED, SEED_V6
 
 FILM = "plumbline_forms.executors.pictures"
@@ -173,7 +172,7 @@ def test_an_episode_is_replayed_with_what_was_wrong(library, monkeypatch):
     fake = ModuleType(FILM)
     fake.film = film
     monkeypatch.setitem(sys.modules, FILM, fake)
-    assert isinstance(library, Replayable)
+    assert library.replayable
     examples = library.examples("val")
     evaluation = references(library, examples, "val")["submit-only"]
     found = replay_episodes(library, examples, evaluation, 2)

@@ -498,7 +498,7 @@ def test_outcomes_are_facts(forms):
 
 def test_a_broken_executor_is_a_counted_failure_and_not_a_reward(forms):
     class Broken:
-        name = "broken"
+        name, at_once = "broken", 0
 
         def run(self, case, plans):
             return [Failure(cause="browser", detail="it died") for _ in plans]

@@ -12,7 +12,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.recipe import SftSection
 from plumbline.records import Failure
-from plumbline.tasks.episode import EpisodeFailed
+from plumbline.tasks.task import EpisodeFailed
 from plumbline.training.judging import Judging, judge
 from plumbline.training.sft import demonstrate
 from plumbline_miniwob import build

@@ -15,8 +15,8 @@ from plumbline.policies.downloads.get import ENTRIES
 from plumbline.recipe import Recipe, names
 from plumbline.records import Example
 from plumbline.runs.run import Run
-from plumbline.tasks import NOWHERE, find_opener, open_task, task_names
-from plumbline.tasks.task import Prechecked, Replayable, Task
+from plumbline.tasks import JSONL, NOWHERE, find_opener, open_task, task_names
+from plumbline.tasks.task import Task
 
 Splits = Mapping[str, Sequence[Example]]
 COMMON = frozenset({"train", "val", "test"})
@@ -97,7 +97,7 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
             yield error
         else:
             yield from refused(check_task, recipe, task)
-            if isinstance(task, Prechecked):  # its records are the user's files, and to read them builds nothing, too
+            if one.name == JSONL:  # its records are the user's files, and to read them builds nothing, too
                 yield from refused(lambda task: check_gold(recipe, task.examples("train")), task)
     if len(opened) == len(recipe.each_task):
         yield from refused(check_any, recipe, opened)
@@ -166,7 +166,7 @@ def check_any(recipe: Recipe, tasks: Sequence[Task]) -> None:
     Raises:
         RecipeError, DataError: says what is lacking.
     """
-    if recipe.evaluation.replays and not any(isinstance(task, Replayable) for task in tasks):
+    if recipe.evaluation.replays and not any(task.replayable for task in tasks):
         check_replayable(tasks[0], recipe.evaluation.replays)
 
 
@@ -254,7 +254,7 @@ def try_verifier(run: Run, ground: Ground) -> None:
     """Try a verifier of the user's own; and refuse to go on under another one than the run was begun with.
 
     Raises:
-        DataError: see `Prechecked.precheck`.
+        DataError: see `Task.precheck`.
         RunError: the scores of a resumed run would be of two rubrics.
     """
     task = ground.task
@@ -265,8 +265,6 @@ def try_verifier(run: Run, ground: Ground) -> None:
             "score was changed",
             "undo that change, or begin a new run with --out",
         )
-    if not isinstance(task, Prechecked):
-        return
     recipe, rl, modes = run.recipe, run.recipe.rl, 1 + run.recipe.evaluation.sampled  # greedily, and as in training
     stages = 1 + (recipe.sft is not None) + (rl is not None)
     verdicts = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)

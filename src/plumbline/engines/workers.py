@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -38,8 +37,7 @@ from plumbline.recipe import ModelSection, Recipe, ScaleSection
 from plumbline.records import Example, Failure, Message, Outcome, Request, Score, Trajectory
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.episode import Episode, whole
-from plumbline.tasks.task import Grouped, Task, episode_of
+from plumbline.tasks.task import Episode, Task, Wrapped, episode_of, whole
 
 KEPT = 1024  # episodes that a worker keeps; an older one that goes on is told anew
 # Workers that one call may cost: that die of it, that give no answer in time, and that die before they are there.
@@ -254,7 +252,7 @@ class Pool:
 def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
     """The task, judged by as many workers as the recipe's `scale.verdicts` says.
 
-    What else it has, it keeps under the same names, so that it is of the same protocols (`plumbline.tasks.task`).
+    What else it has, it keeps under the same names.
 
     Args:
         recipe: of the run.
@@ -268,28 +266,33 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
         return section.name, section.options, folder, folder.is_dir(), here()
 
     pool = Pool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout, 0)
-    names = [one for one in {*dir(task)} - {*dir(_Spread), "task", "pool"} if not one.startswith("_")]
-    own = {**{one: property(attrgetter(f"task.{one}")) for one in names}, "judges": pool.count}
-    if "episode" in own:
-        own["episode"] = lambda spread, example: SpreadEpisode(spread.pool, example)
-    spread: Task = type("SpreadTask", (_Spread,), own)(task, pool)
-    return spread
+    return _Spread(task, pool)
 
 
-class _Spread:
-    """What of a task is asked of workers."""
+class _Spread(Wrapped):
+    """A task whose verdicts are asked of workers, one by each thread."""
 
     def __init__(self, task: Task, pool: Pool) -> None:
-        self.task, self.pool = task, pool
+        super().__init__(task)
+        self.pool = pool
+
+    @property
+    def judges(self) -> int:
+        """See `Task.judges`."""
+        return self.pool.count
 
     def judge(self, example: Example, completion: str) -> Verdict:
         """See `Task.judge`."""
         return whole(self.judge_group(example, [completion])[0])
 
     def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[Verdict | Failure]:
-        """See `Grouped.judge_group`: of any task, because a call to a worker costs about as much as a query."""
+        """See `Task.judge_group`: of any task, because a call to a worker costs about as much as a query."""
         found: Sequence[Verdict | Failure] = self.pool.call("judge", pickle.dumps(example), list(completions))[0]
         return found
+
+    def episode(self, example: Example) -> "SpreadEpisode":
+        """See `Task.episode`."""
+        return SpreadEpisode(self.pool, example)
 
 
 class SpreadEpisode:
@@ -310,8 +313,9 @@ class SpreadEpisode:
         self.texts.append(text)
         self._found, self._lives = self.pool.call("tell", self.name, self.example, self.texts, wanted=self._lives)
 
-    def result(self) -> Verdict | None:
-        """See `Episode.result`; nothing before the first answer."""
+    def result(self) -> Verdict:
+        """See `Episode.result`."""
+        assert self._found[1] is not None, "an episode comes to nothing before its first answer"
         return self._found[1]
 
 
@@ -349,9 +353,8 @@ class TaskWorker:
     def judge(self, example: bytes, completions: Sequence[str]) -> Sequence[Verdict | Failure]:
         """The verdicts of texts of one prompt, together where the task can do that."""
         task, asked = self.task, self.example(example)
-        if isinstance(task, Grouped) and len(completions) > 1:
-            return task.judge_group(asked, completions)
-        return [task.judge(asked, completion) for completion in completions]
+        together = task.judge_group(asked, completions) if len(completions) > 1 else None
+        return [task.judge(asked, completion) for completion in completions] if together is None else together
 
     @_named()
     def tell(self, name: str, example: bytes, texts: Sequence[str]) -> Told:

@@ -15,7 +15,7 @@ from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import Replay
 from plumbline.runs.run import Listener
 from plumbline.tasks import Progress, open_task, task_names, variants_of
-from plumbline.tasks.task import Prechecked, Task, gold_of
+from plumbline.tasks.task import Task, gold_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
     Raises:
         RecipeError: no such task, an option that it does not have, or a misspelt control.
         DataError: no such split; the model was trained on its prompts; episodes that cannot be replayed; the oracle has
-            no gold answers; for it and the controls, a verifier of the user's own that does not do (see `Prechecked`).
+            no gold answers; for it and the controls, a verifier that does not do (see `Task.precheck`).
         ModelError: there is no such model.
     """
     task = open_task_for(spec.model, spec.task, spec.options, spec.data, listener.working)
@@ -86,9 +86,8 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
         if spec.model == ORACLE:
             for example in examples:
                 gold_of(example)  # without gold answers there is no oracle to evaluate
-        if isinstance(task, Prechecked):
-            for message in task.precheck(0):
-                listener.event("task", message)
+        for message in task.precheck(0):
+            listener.event("task", message)
         beside = references(task, examples, spec.split, listener.working)
         evaluation = beside[spec.model]
     else:  # the model first: what is wrong with it should not take long to show

@@ -1,6 +1,6 @@
 """Completions from a file, judged: `plumbline score`."""
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from plumbline.evaluation.summary import detail
 from plumbline.records import Evaluation
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Sharing, Task
+from plumbline.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ def score_file(path: Path, task: Task, split: str | None, progress: Progress = s
     covered = coverage(evaluation, task, splits)
     warnings = []
     if unknown:
-        whose = f" ({elsewhere})" if (elsewhere := _elsewhere(task, unknown)) else ""
+        whose = f" ({elsewhere})" if (elsewhere := task.elsewhere(unknown)) else ""
         warnings.append(f"{len(unknown)} rows name no example of {', '.join(splits)} and were left out{whose}")
     if covered["missing"]:
         counts = ", ".join(f"{one['answered']} of {one['of']} of {name}" for name, one in covered["splits"].items())
@@ -86,17 +86,12 @@ def evaluate_file(
     if not answers:
         raise DataError(
             f"none of the {len(unknown)} ids in {path} is an example of {', '.join(splits)}",
-            _elsewhere(task, unknown) or "check --data and --split: the ids come from its train, val or test file",
+            task.elsewhere(unknown) or "check --data and --split: the ids come from its train, val or test file",
         )
     examples = [known[identity] for identity in answers]
     texts, named = list(answers.values()), "+".join(splits)
     evaluation = evaluate_completions(task, examples, texts, source=path.name, split=named, progress=progress)
     return evaluation, unknown
-
-
-def _elsewhere(task: Task, ids: Collection[str]) -> str:
-    """Whose examples ids are that this task does not know, where it can say."""
-    return task.elsewhere(ids) if isinstance(task, Sharing) else ""
 
 
 def coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[str, Any]:

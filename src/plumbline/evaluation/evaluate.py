@@ -11,7 +11,7 @@ from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Task, gold_of, headline_of
+from plumbline.tasks.task import Task, gold_of
 from plumbline.training.judging import Judging, Verdict, check_failures
 from plumbline.training.rollouts import collect
 
@@ -198,5 +198,5 @@ def _evaluation(
         rows=tuple(row for row in rows if isinstance(row, Judged)),
         unjudged=unjudged,
         form=tuple(task.form),
-        headline=headline_of(task),
+        headline=task.headline,
     )

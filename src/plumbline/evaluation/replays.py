@@ -8,7 +8,7 @@ from plumbline.errors import DataError, PlumblineError
 from plumbline.evaluation.figures import EARNED
 from plumbline.records import Evaluation, Example, Judged
 from plumbline.runs.evaluations import Replay
-from plumbline.tasks.task import Continued, Replayable, Task
+from plumbline.tasks.task import Task
 
 MOST = 4
 """Episodes that are replayed at most."""
@@ -29,9 +29,9 @@ def replay_episodes(task: Task, examples: Sequence[Example], evaluation: Evaluat
     Raises:
         DataError: the task has no episodes that can be replayed, or `count` is out of range.
     """
-    replayable = check_replayable(task, count)
+    check_replayable(task, count)
     known = {example.id: example for example in examples}
-    return tuple(_replay(replayable, known[row.id], row) for row in _chosen(evaluation.rows, count))
+    return tuple(_replay(task, known[row.id], row) for row in _chosen(evaluation.rows, count))
 
 
 def _chosen(rows: Sequence[Judged], count: int) -> list[Judged]:
@@ -46,24 +46,23 @@ def _chosen(rows: Sequence[Judged], count: int) -> list[Judged]:
     return [*failed[: count - len(right)], *right]
 
 
-def check_replayable(task: Task, count: int) -> Replayable:
-    """The task as one whose episodes can be replayed; to be asked before anything is evaluated.
+def check_replayable(task: Task, count: int) -> None:
+    """Refuse a task whose episodes cannot be replayed; to be asked before anything is evaluated.
 
     Raises:
         DataError: its episodes cannot be replayed, or `count` is out of range.
     """
-    if not isinstance(task, Replayable):
+    if not task.replayable:
         raise DataError(f"episodes of the task {task.name} cannot be replayed", "ask for 0 replays")
     if not 0 <= count <= MOST:
         raise DataError(f"{count} replays were asked for", f"ask for 0 to {MOST}")
-    return task
 
 
-def _replay(task: Replayable, example: Example, row: Judged) -> Replay:
+def _replay(task: Task, example: Example, row: Judged) -> Replay:
     replay = Replay(id=row.id, stratum=row.stratum, reward=row.reward)
     try:
-        if isinstance(task, Continued):
-            mistakes, pictures = task.replay_episode(example, row.turns or (row.completion,))
+        if (together := task.replay_episode(example, row.turns or (row.completion,))) is not None:
+            mistakes, pictures = together
             replay = replace(replay, mistakes=tuple(mistakes), frames=tuple(pictures))
             return replay if pictures else replace(replay, problem="no picture was taken")
         replay = replace(replay, mistakes=tuple(task.mistakes(example, row.completion)))

@@ -30,7 +30,7 @@ from plumbline.runs import claims
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.storage import JsonLines, clear_os_errors, one_line, open_regular
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.json_strict import strict_json
+from plumbline.tasks.text.lenient_json import strict_json
 
 LONGEST = 8_000
 """Characters of a request that classifiers look at, so that a long one does not hold up the others."""

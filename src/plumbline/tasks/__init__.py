@@ -15,7 +15,7 @@ from typing import Any
 
 from plumbline.config.imports import loaded, named, plugins
 from plumbline.errors import RecipeError
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import PARTS, Task, as_task
 
 JSONL = "jsonl"
 """The task of a user's own rows and scoring function; every other task is an installed package's."""
@@ -25,8 +25,6 @@ Progress = Callable[[str, int, int], None]
 Opener = Callable[[Mapping[str, Any], Path, Progress], Task]
 NOWHERE = Path("no-records")
 """For a task that is opened for what it says about itself: nothing is there, and nothing is written there."""
-PARTS = ("name", "splits", "rubric", "form", "examples", "judge", "demonstration", "controls")
-"""What every task has (see `Task`)."""
 
 
 def task_names() -> list[str]:
@@ -52,12 +50,13 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
         DataError: its records are missing or malformed.
     """
     task = find_opener(name)(options, folder, progress)
-    if lacking := [part for part in PARTS if not hasattr(task, part)]:
+    own = {part: getattr(type(task), part, None) is not vars(Task).get(part, task) for part in PARTS}
+    if lacking := [part for part in PARTS if not (own[part] and hasattr(task, part))]:
         raise RecipeError(
             f"{name} opened no task, but a {type(task).__name__} without {', '.join(lacking)}",
             "return what plumbline.tasks.task.Task asks for; plumbline.api.check_task checks it",
         )
-    return task
+    return as_task(task)
 
 
 def variants_of(name: str, options: Mapping[str, Any], folder: Path) -> Mapping[str, Mapping[str, Any]]:

@@ -20,8 +20,7 @@ from typing import TypeVar
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Score
-from plumbline.tasks.episode import whole
-from plumbline.tasks.task import Grouped, Task, threads_of
+from plumbline.tasks.task import Task, whole
 
 HOSTILE = (
     "",
@@ -182,7 +181,7 @@ def precheck(
     _again(task, tried)
 
     told = []
-    seconds = each * verdicts / max(1, threads_of(task))
+    seconds = each * verdicts / max(1, task.judges)
     if seconds >= SLOW:
         told.append(
             f"a verdict takes {each:.2g} s, so the {verdicts:,} verdicts of this run take {seconds / 3600:.1f} hours. "
@@ -270,9 +269,8 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
         try:
             for cases in by_example.values():
                 example, texts = cases[0][0].example, [case.text for case, _ in cases]
-                if isinstance(task, Grouped):
-                    verdicts = task.judge_group(example, texts)
-                else:
+                verdicts = task.judge_group(example, texts)
+                if verdicts is None:
                     verdicts = [task.judge(example, text) for text in texts]
                 for (case, before), verdict in zip(cases, verdicts, strict=True):
                     after = whole(verdict)[1]
@@ -288,7 +286,7 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
 
     try:
         with _limit(LIMIT * len(by_example)):
-            if threads_of(task):
+            if task.judges:
                 thread = threading.Thread(target=judge, name="precheck", daemon=True)
                 thread.start()
                 thread.join()

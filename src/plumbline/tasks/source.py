@@ -68,10 +68,9 @@ class Source:
         starts = self._drawn(count, step, stage, seed)
         dealt = {}
         for name, start, end in zip(self.examples, starts, ends, strict=True):
-            n = len(self.examples[name])
-            order = [
-                generator(seed, stage, "order", epoch, *_named(name)).permutation(n) for epoch in _epochs(start, end, n)
-            ]
+            n, named = len(self.examples[name]), [name] if name else []
+            epochs = range(start // n, (end - 1) // n + 1)
+            order = [generator(seed, stage, "order", epoch, *named).permutation(n) for epoch in epochs]
             first = start // n * n
             dealt[name] = [int(order[(at - first) // n][(at - first) % n]) for at in range(start, end)]
         return dealt
@@ -97,15 +96,6 @@ def _counts(shares: Sequence[float], count: int, offsets: NDArray[np.float64]) -
     upto = np.ceil(ends[None, :] - offsets[:, None]).astype(np.int64)
     upto[:, -1] = count
     return np.diff(upto, axis=1, prepend=0)
-
-
-def _epochs(start: int, end: int, n: int) -> range:
-    """The epochs that the draws from `start` to `end` (exclusive) of `n` examples lie in."""
-    return range(start // n, (end - 1) // n + 1)
-
-
-def _named(name: str) -> tuple[str, ...]:
-    return (name,) if name else ()
 
 
 def shares(weights: Mapping[str, float], sizes: Mapping[str, int], mix: Mix) -> dict[str, float]:

@@ -1,29 +1,100 @@
-"""What a task is: examples, a verifier, an oracle and controls.
+"""What a task is: examples, a verifier, an oracle and controls; and an episode, what it asks turn by turn.
 
 A task never sees a policy. Adding one is a new folder or file and an entry point (`plumbline.tasks`).
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
-from plumbline.errors import DataError
+from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
-from plumbline.tasks.episode import Episode, OneTurn
+from plumbline.runs import claims
+from plumbline.storage import write_jsonl
 
+T = TypeVar("T")
+Verdict = tuple[Outcome, Score]
+Replayed = tuple[Sequence[Mistake], Sequence[Frame]]
 Control = Callable[[Sequence[Example]], list[str]]
 """A way to answer without the knowledge that the task is about: a completion for each example."""
 
 
-class Task(Protocol):
-    """Examples, and what a completion of one is worth.
+# -- episodes ----------------------------------------------------------------------------------------------------------
+
+
+class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
+    """An episode could not be gone through, through no fault of the answer: a counted failure, never a reward."""
+
+
+def named(where: str, found: T | Failure) -> T | Failure:
+    """With the name of what broke down, and as a raised `EpisodeFailed` is counted, where an episode failed."""
+    if isinstance(found, Failure):
+        return Failure(cause=EpisodeFailed.__name__, detail=f"{where}: {found.cause} {found.detail}".strip())
+    return found
+
+
+def whole(found: T | Failure) -> T:
+    """What an episode came to, for those who ask for one alone.
+
+    Raises:
+        EpisodeFailed: it failed.
+    """
+    if isinstance(found, Failure):
+        raise EpisodeFailed(found.detail)
+    return found
+
+
+class Episode(Protocol):
+    """One go at an example, told by one thread at a time. It never raises, whatever the text."""
+
+    def ask(self) -> Sequence[Message] | None:
+        """The chat that the next answer continues, the example's own before the first; None where it is over."""
+        ...
+
+    def tell(self, text: str) -> None:
+        """Take the answer to what was asked."""
+        ...
+
+    def result(self) -> Verdict:
+        """What the answers so far come to, from the first on: an episode may be ended before it is over."""
+        ...
+
+
+class OneTurn:
+    """The episode of a task that asks once; see `Episode`."""
+
+    def __init__(self, task: "Task", example: Example) -> None:
+        self.task, self.example = task, example
+        self.found: Verdict | None = None
+
+    def ask(self) -> Sequence[Message] | None:
+        """See `Episode.ask`."""
+        return self.example.messages if self.found is None else None
+
+    def tell(self, text: str) -> None:
+        """See `Episode.tell`."""
+        self.found = self.task.judge(self.example, text)
+
+    def result(self) -> Verdict:
+        """See `Episode.result`.
+
+        Raises:
+            ValueError: nothing was told.
+        """
+        if self.found is None:
+            raise ValueError("an episode comes to nothing before its first answer")
+        return self.found
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------------
+
+
+class Task:
+    """Examples, and what a completion of one is worth. `PARTS` are a task's own; all else has a default.
 
     The law of a task (`plumbline.api.check_task`): the oracle scores 1.0 on every example of every split, no
     control does on average, a better answer never scores lower, and hostile text never raises. A task whose examples
     have no gold answers has no oracle.
-
-    What a task may have besides: `Episodic`, `Guided`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Continued`,
-    `Prechecked`, `Sharing`, `Showing`, `Sketched`, `Telling`.
     """
 
     name: str
@@ -32,12 +103,12 @@ class Task(Protocol):
     @property
     def rubric(self) -> str:
         """Identity of everything that decides a score: evaluations under different identities are not compared."""
-        ...
+        raise NotImplementedError
 
     @property
-    def form(self) -> Sequence[str]:
-        """Names of the parts that judge how an answer is written, not what it says."""
-        ...
+    def controls(self) -> Mapping[str, Control]:
+        """The controls by name: blank, constant, shuffled-gold, and the task's own cheats."""
+        raise NotImplementedError
 
     def examples(self, split: str) -> Sequence[Example]:
         """The examples of a split, always in the same order.
@@ -45,130 +116,34 @@ class Task(Protocol):
         Raises:
             DataError: the split is unknown, empty, or its records are malformed.
         """
-        ...
+        raise NotImplementedError
 
-    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+    def judge(self, example: Example, completion: str) -> Verdict:
         """What a completion came to, and what it is worth. Never raises, whatever the text."""
-        ...
+        raise NotImplementedError
 
-    def demonstration(self, example: Example, seed: int) -> str:
-        """The answer that supervised training shows for this example.
+    # What evaluations and training ask besides.
+
+    @property
+    def form(self) -> Sequence[str]:
+        """Names of the parts that judge how an answer is written, not what it says."""
+        return ()
+
+    @property
+    def headline(self) -> Headline | None:
+        """What its evaluations put first; None is the mean reward."""
+        return None
+
+    def demonstration(self, example: Example, seed: int) -> str:  # noqa: ARG002
+        """The answer that supervised training shows for this example; by default the gold answer.
 
         Raises:
             DataError: there is no gold answer to show.
         """
-        ...
+        return gold_of(example)
 
-    @property
-    def controls(self) -> Mapping[str, Control]:
-        """The controls by name: blank, constant, shuffled-gold, and the task's own cheats."""
-        ...
-
-
-@runtime_checkable
-class Episodic(Protocol):
-    """A task that may ask again. Its `judge` is what an episode comes to that ends after the first answer."""
-
-    @property
-    def turns(self) -> int:
-        """The most answers of an episode; where it is 1, `judge` (or `judge_group`) is called, and no `episode`."""
-        ...
-
-    def episode(self, example: Example) -> Episode:
-        """A new episode, before its first answer."""
-        ...
-
-
-@runtime_checkable
-class Guided(Protocol):
-    """A task of several turns whose gold answer is another one at each, and that knows them without an episode."""
-
-    def demonstrations(self, example: Example, seed: int) -> Sequence[Sequence[Message]]:
-        """The chats that supervised training shows of an example, turn by turn, each with its answer at the end.
-
-        Raises:
-            DataError: there is no gold answer to show.
-        """
-        ...
-
-
-@runtime_checkable
-class Threaded(Protocol):
-    """A task whose verdicts take time, so that threads judge while the model goes on sampling."""
-
-    @property
-    def judges(self) -> int:
-        """How many threads; `judge`, and `tell` of an episode, are called from them. 0 judges in place."""
-        ...
-
-
-@runtime_checkable
-class Grouped(Protocol):
-    """A task that judges several completions of one example in one call."""
-
-    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[tuple[Outcome, Score] | Failure]:
-        """What `judge` gives for each of them, in order; a `Failure` in the place of one for which it would raise."""
-        ...
-
-
-@runtime_checkable
-class Headlined(Protocol):
-    """A task that says what its evaluations put first."""
-
-    @property
-    def headline(self) -> Headline:
-        """See `plumbline.records.Headline`."""
-        ...
-
-
-@runtime_checkable
-class Replayable(Protocol):
-    """A task whose episodes can be shown again, picture by picture."""
-
-    def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
-        """What a completion got wrong; empty where nothing is."""
-        ...
-
-    def replay(self, example: Example, completion: str) -> Sequence[Frame]:
-        """Pictures of the episode, in order.
-
-        Raises:
-            PlumblineError: what is needed to take them (a browser) is not there, or broke down.
-        """
-        ...
-
-
-@runtime_checkable
-class Continued(Protocol):
-    """A task whose turns go on where the one before ended, so that the answers of an episode are replayed together."""
-
-    def replay_episode(self, example: Example, completions: Sequence[str]) -> tuple[Sequence[Mistake], Sequence[Frame]]:
-        """What `Replayable.mistakes` and `Replayable.replay` give, for all answers of an episode.
-
-        Raises:
-            PlumblineError: see `Replayable.replay`.
-        """
-        ...
-
-
-@runtime_checkable
-class Showing(Protocol):
-    """A task that can show at once what an answer does, as pages."""
-
-    def shown(self, example: Example, completion: str) -> Sequence[str]:
-        """The pages that an answer leaves behind, in order: HTML of their bodies, escaped, without scripts or links.
-
-        Never raises, whatever the text.
-        """
-        ...
-
-
-@runtime_checkable
-class Prechecked(Protocol):
-    """A task whose verifier is somebody's own code, to be tried before anything is trained."""
-
-    def precheck(self, verdicts: int) -> Sequence[str]:
-        """Try the verifier (see `plumbline.tasks.precheck`).
+    def precheck(self, verdicts: int) -> Sequence[str]:  # noqa: ARG002
+        """Try a verifier that is somebody's own code before anything is trained (see `plumbline.tasks.precheck`).
 
         Args:
             verdicts: how many a run will ask for; 0 where there is no run.
@@ -179,68 +154,140 @@ class Prechecked(Protocol):
         Raises:
             DataError: a result would be false: it raises, gives no reward in [0, 1], differs from call to call.
         """
-        ...
+        return ()
 
+    @property
+    def judges(self) -> int:
+        """How many threads judge while the model goes on sampling, for verdicts that take time; 0 judges in place.
 
-@runtime_checkable
-class Sketched(Protocol):
-    """A task that builds records, and can say beforehand what they will be."""
+        `judge`, and `tell` of an episode, are called from them.
+        """
+        return 0
+
+    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[Verdict | Failure] | None:  # noqa: ARG002
+        """What `judge` gives for each of them, in order, in one call; a `Failure` in the place of one for which it
+        would raise. None where each is to be judged by itself."""
+        return None
+
+    # Several turns.
+
+    @property
+    def turns(self) -> int:
+        """The most answers of an episode; where it is 1, `judge` (or `judge_group`) is called, and no `episode`."""
+        return 1
+
+    def episode(self, example: Example) -> Episode:
+        """A new episode, before its first answer. `judge` is what one comes to that ends after the first answer."""
+        return OneTurn(self, example)
+
+    def demonstrations(self, example: Example, seed: int) -> Sequence[Sequence[Message]] | None:  # noqa: ARG002
+        """The chats that supervised training shows of an example, turn by turn, each with its answer at the end.
+
+        None where they are those of an episode: the demonstration, and then the gold answer to whatever is asked.
+
+        Raises:
+            DataError: there is no gold answer to show.
+        """
+        return None
+
+    # What is shown of an answer.
+
+    @property
+    def replayable(self) -> bool:
+        """Whether its episodes can be shown again: where it has a `replay` of its own."""
+        return getattr(self.replay, "__func__", None) is not Task.replay
+
+    def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:  # noqa: ARG002
+        """What a completion got wrong, for a replay; empty where nothing is."""
+        return ()
+
+    def replay(self, example: Example, completion: str) -> Sequence[Frame]:  # noqa: ARG002
+        """Pictures of the episode, in order.
+
+        Raises:
+            PlumblineError: what is needed to take them (a browser) is not there, or broke down.
+        """
+        return ()
+
+    def replay_episode(self, example: Example, completions: Sequence[str]) -> Replayed | None:  # noqa: ARG002
+        """What `mistakes` and `replay` give, for all answers of an episode whose turns go on where one ended.
+
+        None where each turn is replayed by itself.
+
+        Raises:
+            PlumblineError: see `replay`.
+        """
+        return None
+
+    def shown(self, example: Example, completion: str) -> Sequence[str]:  # noqa: ARG002
+        """The pages that an answer leaves behind, in order: HTML of their bodies, escaped, without scripts or links.
+
+        Never raises, whatever the text.
+        """
+        return ()
+
+    def said(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
+        """What a completion says, so that answers can be counted together that are written otherwise: its values, or
+        what its query returns; None where its words are what it says.
+
+        Looks at no gold answer. Empty for what cannot be read. Never raises, whatever the text.
+        """
+        return None
+
+    # Its records.
 
     @property
     def built(self) -> bool:
         """Whether its records are there, so that to ask for examples reads them and builds nothing."""
-        ...
+        return True
 
     def sizes(self) -> Mapping[str, int]:
         """How many examples each split of the records will have that it would build."""
-        ...
+        return {split: len(self.examples(split)) for split in self.splits}
 
-    def sketch(self, folder: Path) -> Task:
+    def sketch(self, folder: Path) -> "Task":  # noqa: ARG002
         """The same task on a few records of a small world, to be built in `folder`: for the lengths of its texts."""
-        ...
+        return self
 
+    def elsewhere(self, ids: Collection[str]) -> str:  # noqa: ARG002
+        """Whose examples these are in records that hold those of other tasks, too, and how to ask for them.
 
-@runtime_checkable
-class Telling(Protocol):
-    """A task that can tell what an answer says, so that answers can be counted together that are written otherwise."""
-
-    def said(self, example: Example, completion: str) -> Set[Hashable] | None:
-        """What a completion says: its values, or what its query returns; None where its words are what it says.
-
-        Looks at no gold answer. Empty for what cannot be read. Never raises, whatever the text.
+        Of the splits that were read; empty for unknown ids.
         """
-        ...
+        return ""
 
 
-@runtime_checkable
-class Sharing(Protocol):
-    """A task whose records hold examples of other tasks, too."""
-
-    def elsewhere(self, ids: Collection[str]) -> str:
-        """Whose examples these are, and how to ask for them; of the splits that were read, empty for unknown ids."""
-        ...
+PARTS = ("name", "splits", "rubric", "examples", "judge", "controls")
+"""What a task has to have of its own."""
 
 
-def headline_of(task: Task) -> Headline | None:
-    """What a task's evaluations put first; None where it does not say."""
-    return task.headline if isinstance(task, Headlined) else None
+class Wrapped(Task):
+    """A task of a class that is no `Task`: what that lacks has the defaults, and what it has besides keeps its name."""
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+
+    def __getattribute__(self, name: str) -> Any:
+        inner = object.__getattribute__(self, "__dict__").get("task")
+        if name in vars(type(self)) or name not in _OF_TASKS or not hasattr(inner, name):
+            return object.__getattribute__(self, name)
+        return getattr(inner, name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "__dict__")["task"], name)
 
 
-def turns_of(task: Task) -> int:
-    """The most answers that an episode of a task has."""
-    return task.turns if isinstance(task, Episodic) else 1
+_OF_TASKS = frozenset(name for name in (*vars(Task), *PARTS) if not name.startswith("_"))
+
+
+def as_task(task: Any) -> Task:
+    """A task of any class as a `Task`."""
+    return task if isinstance(task, Task) else Wrapped(task)
 
 
 def episode_of(task: Task, example: Example) -> Episode:
     """A new episode of any task."""
-    if turns_of(task) > 1 and isinstance(task, Episodic):
-        return task.episode(example)
-    return OneTurn(example, task.judge)
-
-
-def threads_of(task: Task) -> int:
-    """How many threads judge a task's completions; 0 where they are judged in place."""
-    return task.judges if isinstance(task, Threaded) else 0
+    return task.episode(example) if task.turns > 1 else OneTurn(task, example)
 
 
 def gold_of(example: Example) -> str:
@@ -255,3 +302,29 @@ def gold_of(example: Example) -> str:
             "give gold answers (task jsonl: task.options.gold), or leave out sft and the oracle",
         )
     return example.gold
+
+
+def export(task: Task, folder: Path) -> dict[str, int]:
+    """Write the examples of every split to `SPLIT.jsonl`, as chat messages with the gold answer, if any.
+
+    The same examples give the same bytes.
+
+    Returns:
+        How many examples each split has.
+
+    Raises:
+        DataError: a split is empty, or its records are malformed.
+        StorageError: the disk is full, or the folder holds what is not ours.
+    """
+    claims.check(folder, kind := f"{task.name} records")
+    counts = {}
+    for split in task.splits:
+        examples, rows = task.examples(split), []
+        for one in examples:
+            gold = [] if one.gold is None else [{"role": "assistant", "content": one.gold}]
+            messages = [*one.messages, *gold]
+            rows.append({"id": one.id, "stratum": one.stratum, "messages": messages, "reference": one.reference})
+        claims.claim(folder, kind)
+        write_jsonl(folder / f"{split}.jsonl", rows)
+        counts[split] = len(examples)
+    return counts

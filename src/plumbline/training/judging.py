@@ -1,8 +1,8 @@
 """Judges completions while the model goes on sampling: rewards that come from a browser take longer than tokens.
 
 Each completion is told to its episode as soon as the sampler has it. Threads of their own do that, with all that waits
-of one example in one call where the task asks once and has such a call (`tasks.task.Grouped`). A task whose verdicts
-cost nothing is judged in place, which saves the threads (`tasks.task.Threaded`).
+of one example in one call where the task asks once and has such a call (`Task.judge_group`). A task whose verdicts
+cost nothing is judged in place, which saves the threads (`Task.judges`).
 """
 
 import threading
@@ -13,8 +13,7 @@ from types import TracebackType
 
 from plumbline.errors import EngineError, RewardError, TrainingStopped
 from plumbline.records import Example, Failure, Message, Outcome, Score
-from plumbline.tasks.episode import Episode
-from plumbline.tasks.task import Grouped, Task, episode_of, threads_of, turns_of
+from plumbline.tasks.task import Episode, Task, episode_of
 
 MAX_FAILED = 0.2
 """Share of the completions of a step, or of an evaluation, that may fail to be judged."""
@@ -61,7 +60,7 @@ class Judging:
         """Nothing is judged yet.
 
         Args:
-            task: see `threads_of` and `turns_of`.
+            task: see `Task.judges` and `Task.turns`.
             examples: what completions are told of by their place.
         """
         self.task, self.examples = task, examples
@@ -75,8 +74,7 @@ class Judging:
         self._ended = False
         self._gone: EngineError | RewardError | None = None
         self._threads = [
-            threading.Thread(target=self._work, name=f"judge-{number}", daemon=True)
-            for number in range(threads_of(task))
+            threading.Thread(target=self._work, name=f"judge-{number}", daemon=True) for number in range(task.judges)
         ]
 
     def __enter__(self) -> "Judging":
@@ -156,19 +154,22 @@ class Judging:
                 self._news.notify_all()
 
     def judge(self, prompt: int, told: Sequence[tuple[int, str]]) -> None:
-        """Judge texts of copies of one prompt, in one call where the task is `Grouped` and asks once.
+        """Judge texts of copies of one prompt, in one call where the task has one and asks once.
 
         A verifier that breaks is a counted failure with its cause, never a reward of 0. Every exception but `STOPS` is
         caught here, because beyond lies a task's own code, fed with whatever a model wrote. Where the call for all of
         them breaks, that is warned of and each is judged by itself, so that one of them cannot take the others along.
         """
-        if isinstance(self.task, Grouped) and len(told) > 1 and turns_of(self.task) == 1:
+        if len(told) > 1 and self.task.turns == 1:
             try:
                 verdicts = self.task.judge_group(self.examples[prompt], [text for _, text in told])
-                found: dict[tuple[int, int], Verdict] = {
-                    (prompt, copy): (_FAILED, None, each) if isinstance(each, Failure) else (*each, None)
-                    for (copy, _), each in zip(told, verdicts, strict=True)
-                }
+                if verdicts is not None:
+                    found: dict[tuple[int, int], Verdict] = {
+                        (prompt, copy): (_FAILED, None, each) if isinstance(each, Failure) else (*each, None)
+                        for (copy, _), each in zip(told, verdicts, strict=True)
+                    }
+                    self._found |= found
+                    return
             except STOPS:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
@@ -176,9 +177,6 @@ class Judging:
                 warnings.warn(
                     f"{self.task.name} could not judge a group at once, but one by one: {broke}", stacklevel=2
                 )
-            else:
-                self._found |= found
-                return
         for copy, text in told:
             self._tell((prompt, copy), text)
 

@@ -18,7 +18,6 @@ from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
-from plumbline.tasks.task import turns_of
 from plumbline.training.ahead import drawing
 from plumbline.training.credit import credit
 from plumbline.training.judging import check_failures
@@ -61,7 +60,7 @@ def train_rl(
     assert section is not None
     if not all(source.examples.values()):
         raise DataError("there is nothing to train on: the training split is empty")
-    turns = max(map(turns_of, source.tasks.values()))
+    turns = max(task.turns for task in source.tasks.values())
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     optimiser.passes.tell(run, STAGE, policy)
     optimiser.passes.helpers = helpers

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
-from plumbline.tasks.task import Task, turns_of
+from plumbline.tasks.task import Task
 from plumbline.training.judging import Judging
 
 
@@ -96,7 +96,7 @@ class _Episodes:
     def go_on(self, sampler: Sampler, sampling: Sampling) -> Iterator[Request]:
         """What those ask next that are not over, once all answers of this turn are judged."""
         self.turn += 1
-        if self.turn >= turns_of(self.part.task):
+        if self.turn >= self.part.task.turns:
             return
         for (prompt, copy), messages in sorted(self.judging.asked().items(), key=lambda item: item[0]):
             index = prompt * self.copies + copy

@@ -6,7 +6,7 @@ however many passes it was cut into. Of several tasks every batch has each task'
 shares are of examples, so a task with longer answers, or with more turns, has more of the targets.
 
 Where a task asks again, its second turn is shown, too: the chat with what the careless first answer came to, and the
-gold answer to it. A task whose gold answer differs from turn to turn (`tasks.task.Guided`) says what each turn shows.
+gold answer to it. A task whose gold answer differs from turn to turn (`Task.demonstrations`) says what each turn shows.
 
 A policy may lay a pass's sequences end to end, each of which sees itself alone; sorting by length leaves little padding
 to those that do not.
@@ -29,7 +29,7 @@ from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
 from plumbline.tasks.source import Source
-from plumbline.tasks.task import Guided, Task, episode_of, gold_of, turns_of
+from plumbline.tasks.task import Task, episode_of, gold_of
 from plumbline.training import guards
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
@@ -115,9 +115,9 @@ def demonstrate(policy: Policy, task: Task, example: Example, section: SftSectio
         DataError: a turn exceeds the context.
     """
     own = derive(seed, "demonstration", example.id)
-    chats = task.demonstrations(example, own) if isinstance(task, Guided) else _gone_through(task, example, own)
+    chats = task.demonstrations(example, own)
     shown = []
-    for chat in chats:
+    for chat in _gone_through(task, example, own) if chats is None else chats:
         try:
             shown.append(policy.demonstrate(chat, allow_truncation=section.allow_truncation))
         except DataError as error:
@@ -129,7 +129,7 @@ def _gone_through(task: Task, example: Example, seed: int) -> Iterator[list[Mess
     """The chats of an episode, with the demonstration first and the gold answer to whatever is asked after it."""
     answer = task.demonstration(example, seed)
     episode = episode_of(task, example)
-    for left in reversed(range(turns_of(task))):
+    for left in reversed(range(task.turns)):
         asked = episode.ask()
         if asked is None:
             break

@@ -15,7 +15,7 @@ from plumbline.runs.evaluations import INDEX, BegunEvaluation, EvaluationKey, be
 from plumbline.runs.run import Run
 from plumbline.seeds import derive
 from plumbline.tasks.source import Source
-from plumbline.tasks.task import Replayable, Task
+from plumbline.tasks.task import Task
 from plumbline.training.rollouts import check_prompts
 
 MEAN = "mean_reward"
@@ -64,7 +64,7 @@ def evaluate_stage(
 def replay_last(run: Run, ground: Ground) -> None:
     """Pictures of the last stage's worst greedy answers, where the recipe asks for them and the task can."""
     recipe = run.recipe
-    if not recipe.evaluation.replays or not isinstance(ground.task, Replayable):
+    if not recipe.evaluation.replays or not ground.task.replayable:
         return
     stage = "rl" if recipe.rl is not None else "sft" if recipe.sft is not None else "base"
     key = EvaluationKey(stage, recipe.evaluation.final[-1], "greedy", task=ground.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from plumbline.tasks.text.accents import without_accents
+from plumbline.tasks.text.numbers import without_accents
 
 
 def job_of(text: str) -> str | None:

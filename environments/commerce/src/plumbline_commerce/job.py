@@ -96,7 +96,7 @@ class Job:
     said: Callable[[Path], Callable[[Example, str], Set[Hashable] | None]] = lambda _folder: (
         lambda _example, _text: None
     )
-    """See `plumbline.tasks.task.Telling.said`, for records in this folder; None takes an answer's words for it."""
+    """See `plumbline.tasks.task.Task.said`, for records in this folder; None takes an answer's words for it."""
 
 
 def job_named(name: str) -> Job:

@@ -10,7 +10,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Headline, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Control, Task
 from plumbline_commerce.build import MANIFEST, SPLITS, as_built, each_job, ensure_commerce, has_records
 from plumbline_commerce.classify import job_of
 from plumbline_commerce.job import JOBS, job_named, split_sizes
@@ -45,7 +45,7 @@ def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) 
 open_commerce.variants = each_job  # type: ignore[attr-defined]
 
 
-class CommerceTask:
+class CommerceTask(Task):
     """See `plumbline.tasks.task.Task`."""
 
     name = "commerce"
@@ -73,7 +73,7 @@ class CommerceTask:
 
     @property
     def headline(self) -> Headline:
-        """See `Headlined.headline`."""
+        """See `Task.headline`."""
         return Headline(limits=self.job.limits if self.options.keys is None else {})
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -85,18 +85,18 @@ class CommerceTask:
 
     @property
     def built(self) -> bool:
-        """See `Sketched.built`."""
+        """See `Task.built`."""
         return self._build is None
 
     def sizes(self) -> Mapping[str, int]:
-        """See `Sketched.sizes`."""
+        """See `Task.sizes`."""
         count = self.options.count(self.job.name)
         held_out = split_sizes(count)
         sizes = {"train": count - sum(held_out.values()), **held_out}
         return {**sizes, "fixed": min(FIXED[self.job.name], sizes["val"])} if self.options.fixed else sizes
 
     def sketch(self, folder: Path) -> "CommerceTask":
-        """See `Sketched.sketch`."""
+        """See `Task.sketch`."""
         few = dict.fromkeys(COUNTS) | {self.job.name: min(SKETCHED, self.options.count(self.job.name))}
         orders = min(self.options.orders, SKETCHED_ORDERS)
         return open_commerce({**self.options.model_dump(exclude_unset=True), **few, "orders": orders}, folder, silent)
@@ -148,7 +148,7 @@ class CommerceTask:
                 self.job.check_gold(self.options, self.folder, self._read(split))
 
     def said(self, example: Example, completion: str) -> Set[Hashable] | None:
-        """See `Telling.said`."""
+        """See `Task.said`."""
         return self._said(example, completion)
 
     def demonstration(self, example: Example, seed: int) -> str:
@@ -161,7 +161,7 @@ class CommerceTask:
         return self.job.controls
 
     def elsewhere(self, ids: Collection[str]) -> str:
-        """See `Sharing.elsewhere`."""
+        """See `Task.elsewhere`."""
         jobs = sorted(Counter(self._others[identity] for identity in ids if identity in self._others).items())
         return "; ".join(f"add --set task.options.job={job} for the {count} of the job {job}" for job, count in jobs)
 

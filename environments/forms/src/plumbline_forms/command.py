@@ -23,7 +23,7 @@ def data_forms(
     """
     from plumbline.config.overrides import task_options
     from plumbline.tasks import open_task
-    from plumbline.tasks.export import export
+    from plumbline.tasks.task import export
 
     counts = export(open_task("forms", task_options(overrides or ()), out), out)
     say({"splits": counts}, f"{out}: {', '.join(f'{name} {count}' for name, count in counts.items())}", as_json)

@@ -12,8 +12,7 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
-from plumbline.tasks.episode import named, whole
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Control, Task, gold_of, named, whole
 from plumbline_forms import rubric
 from plumbline_forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
 from plumbline_forms.controls import controls
@@ -88,7 +87,7 @@ class _Prepared:
     elements: tuple[Element, ...]
 
 
-class FormsTask:
+class FormsTask(Task):
     """Forms to fill in; what its methods promise stands in `plumbline.tasks.task`."""
 
     name = "forms"
@@ -113,26 +112,21 @@ class FormsTask:
 
     @property
     def turns(self) -> int:
-        """See `Episodic`."""
+        """See `Task.turns`."""
         return self.options.attempts
 
     def episode(self, example: Example) -> "Attempts":
-        """See `Episodic`."""
+        """See `Task.episode`."""
         return Attempts(self, example)
 
     @property
     def judges(self) -> int:
-        """See `Threaded`: as many as the executor runs episodes at once."""
+        """See `Task.judges`: as many as the executor runs episodes at once."""
         return self.executor.at_once
 
     @property
-    def form(self) -> Sequence[str]:
-        """See `Task.form`: nothing of a plan's form is judged, only what it comes to."""
-        return ()
-
-    @property
     def headline(self) -> Headline:
-        """See `Headlined`."""
+        """See `Task.headline`."""
         return rubric.SEED_V6 if self.options.rubric == "seed-v6" else rubric.RECEIVED
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -183,13 +177,13 @@ class FormsTask:
         return replace(score, readings={STRICT: strict, FILLABLE: score.total})
 
     def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
-        """See `Replayable`."""
+        """See `Task.mistakes`."""
         prepared = self._prepare(example)
         (execution,) = self._run(prepared, [read_plan(completion, prepared.elements)])
         return mistakes_of(prepared.expected, whole(execution))
 
     def replay(self, example: Example, completion: str) -> Sequence[Frame]:
-        """See `Replayable`.
+        """See `Task.replay`.
 
         Raises:
             RecipeError: there is no browser.
@@ -202,7 +196,7 @@ class FormsTask:
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
 
     def shown(self, example: Example, completion: str) -> Sequence[str]:
-        """See `Showing`; by the direct executor, whichever one judges."""
+        """See `Task.shown`; by the direct executor, whichever one judges."""
         from plumbline_forms.executors.pictures import filled
 
         prepared = self._prepare(example)
@@ -219,7 +213,7 @@ class FormsTask:
         return write_plan(actions, view.form, self.options.plan)
 
     def demonstrations(self, example: Example, seed: int) -> Sequence[Sequence[Message]]:
-        """See `Guided`: the demonstration and, where plans may fail, the gold plan after one that has sent nothing.
+        """See `Task.demonstrations`: where plans may fail, the gold plan after one that has sent nothing comes second.
 
         Careless recordings fail by themselves. Faultless ones never do, and would leave second plans untrained: there a
         plan with a learner's mistakes (`corruptions.py`) stands before the page's reply. It is read, and not learnt. No
@@ -303,7 +297,7 @@ class FormsTask:
 
 
 class Attempts:
-    """Plans for one form until one sends it whole, which cannot be taken back; see `plumbline.tasks.episode`."""
+    """Plans for one form until one sends it whole, which cannot be taken back; see `plumbline.tasks.task`."""
 
     def __init__(self, task: FormsTask, example: Example) -> None:
         self.task, self.example = task, example

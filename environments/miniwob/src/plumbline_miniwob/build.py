@@ -22,7 +22,7 @@ from plumbline.records import Failure
 from plumbline.runs import claims
 from plumbline.storage import read_object, sha256_of, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.episode import EpisodeFailed
+from plumbline.tasks.task import EpisodeFailed
 from plumbline_miniwob.actions import from_json, to_json
 from plumbline_miniwob.browser.script import PARTS
 from plumbline_miniwob.options import MiniwobOptions

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from plumbline.tasks.text.json_values import values_in, whole
+from plumbline.tasks.text.lenient_json import values_in, whole
 from plumbline_forms.plans import actions as forms
 from plumbline_forms.plans.reader import action_objects, claims, cleaned, cut, read_line, read_object
 from plumbline_forms.plans.tokens import TooMuchWorkError, Work, plainer, quotations

@@ -9,8 +9,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Failure, Figure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.episode import named, whole
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Control, Task, gold_of, named, whole
 from plumbline_miniwob.actions import from_json
 from plumbline_miniwob.build import (
     HELD_OUT_TASKS,
@@ -51,7 +50,7 @@ def open_miniwob(options: Mapping[str, Any], folder: Path, progress: Progress) -
     return MiniwobTask(folder, checked, world, build)
 
 
-class MiniwobTask:
+class MiniwobTask(Task):
     """Small web pages; what its methods promise stands in `plumbline.tasks.task`."""
 
     name = "miniwob"
@@ -74,13 +73,8 @@ class MiniwobTask:
         return f"miniwob/{VERSION}:{pages_version()}{looks}"
 
     @property
-    def form(self) -> Sequence[str]:
-        """See `Task.form`: nothing of a plan's form is judged, only what it comes to."""
-        return ()
-
-    @property
     def headline(self) -> Headline:
-        """See `Headlined`."""
+        """See `Task.headline`."""
         return Headline(
             figures=(
                 Figure(key="success_rate", title="Success", part="success", rate=True),
@@ -91,12 +85,12 @@ class MiniwobTask:
 
     @property
     def turns(self) -> int:
-        """See `Episodic`."""
+        """See `Task.turns`."""
         return self.options.turns
 
     @property
     def judges(self) -> int:
-        """See `Threaded`: one more than pages that work at once, so that plans are read while all of these do."""
+        """See `Task.judges`: one more than pages that work at once, so that plans are read while all of these do."""
         return self.world.at_once + 1
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -108,15 +102,15 @@ class MiniwobTask:
 
     @property
     def built(self) -> bool:
-        """See `Sketched.built`."""
+        """See `Task.built`."""
         return self._build is None
 
     def sizes(self) -> Mapping[str, int]:
-        """See `Sketched.sizes`: the most; a page that comes in few ways fills fewer places."""
+        """See `Task.sizes`: the most; a page that comes in few ways fills fewer places."""
         return sizes_of(self.options)
 
     def sketch(self, folder: Path) -> "MiniwobTask":
-        """See `Sketched.sketch`: one episode of a few pages."""
+        """See `Task.sketch`: one episode of a few pages."""
         held = set(self.options.held)
         seen = [name for name in self.options.chosen if name not in held]
         few = [*seen[:: len(seen) // _FEW + 1], *self.options.held[:2]]
@@ -169,7 +163,7 @@ class MiniwobTask:
         return whole(self.judge_group(example, [completion])[0])
 
     def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score] | Failure]:
-        """See `Grouped`: all in one call to the browser; a failure where it broke down, twice."""
+        """See `Task.judge_group`: all in one call to the browser; a failure where it broke down, twice."""
         page = self.page_of(example)
         plans = [read_plan(completion, page) for completion in completions]
         task, seed = example.reference["task"], example.reference["seed"]
@@ -195,7 +189,7 @@ class MiniwobTask:
         return kept[1]
 
     def episode(self, example: Example) -> "Looks":
-        """See `Episodic`."""
+        """See `Task.episode`."""
         return Looks(self, example)
 
     # -- what is shown ---------------------------------------------------------------------------------------------
@@ -205,7 +199,7 @@ class MiniwobTask:
         return self.demonstrations(example, seed)[0][-1]["content"]
 
     def demonstrations(self, example: Example, seed: int) -> Sequence[Sequence[Message]]:  # noqa: ARG002
-        """See `Guided`: one action of the oracle's a turn, each with the page that it is about.
+        """See `Task.demonstrations`: one action of the oracle's a turn, each with the page that it is about.
 
         The whole plan at once, where one action a turn would take more turns than there are.
         """
@@ -228,15 +222,15 @@ class MiniwobTask:
         return controls(with_gold=all("oracle" not in table()[name] for name in self.options.chosen))
 
     def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
-        """See `Replayable`."""
+        """See `Task.mistakes`."""
         return self._mistakes(self._again(example, [completion]))
 
     def replay(self, example: Example, completion: str) -> Sequence[Frame]:
-        """See `Replayable`."""
+        """See `Task.replay`."""
         return self.replay_episode(example, [completion])[1]
 
     def replay_episode(self, example: Example, completions: Sequence[str]) -> tuple[Sequence[Mistake], Sequence[Frame]]:
-        """See `Continued`."""
+        """See `Task.replay_episode`."""
         again = self._again(example, completions)
         stretches = [plan.acts for plan in again.plans]
         frames = self.world.film(example.reference["task"], example.reference["seed"], stretches)
@@ -256,7 +250,7 @@ class MiniwobTask:
 
 
 class Looks:
-    """An episode in which the model sees the page again after each answer; see `plumbline.tasks.episode`."""
+    """An episode in which the model sees the page again after each answer; see `plumbline.tasks.task`."""
 
     def __init__(self, task: MiniwobTask, example: Example) -> None:
         self.task, self.example = task, example

@@ -13,7 +13,7 @@ from plumbline.records import Score
 from plumbline.tasks import Progress
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import Case, Label, judge_case
-from plumbline.tasks.task import Task, headline_of
+from plumbline.tasks.task import Task
 from plumbline.training.judging import Judging
 
 LIMIT = 10.0
@@ -220,7 +220,7 @@ class Bench:
     @property
     def limits(self) -> Mapping[str, float]:
         """Of controls, where the task has them."""
-        headline = headline_of(self.task)
+        headline = self.task.headline
         return headline.limits if headline is not None else {}
 
     @property

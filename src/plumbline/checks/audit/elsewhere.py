@@ -24,10 +24,10 @@ from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import visible
 from plumbline.records import Score
 from plumbline.storage import dumps, read_object
-from plumbline.tasks.jsonl.options import read_options
+from plumbline.tasks.jsonl.rows import read_options
 from plumbline.tasks.jsonl.scorer import Scoring
 from plumbline.tasks.jsonl.task import JsonlTask
-from plumbline.tasks.task import Task, threads_of
+from plumbline.tasks.task import Task
 
 EXAMPLES = 4
 """Examples of which a few texts are judged again."""
@@ -54,7 +54,7 @@ def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
         return []
     judged: dict[str, Sequence[Found]] = {}
     if not isinstance(task, JsonlTask):
-        if not threads_of(task):
+        if not task.judges:
             judged["on another thread"] = _on_a_thread(task, some)
         return list(_compared(some, judged, alarm=False))
     with _other_process(task, some) as other, _signals() as signals:

@@ -15,7 +15,7 @@ from typing import Any
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.text.accents import without_accents
+from plumbline.tasks.text.numbers import without_accents
 
 # -- examples, and their gold answers damaged --------------------------------------------------------------------------
 

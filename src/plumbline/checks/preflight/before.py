@@ -23,7 +23,7 @@ from plumbline.runs.remote import local_model
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.task import open_rows
 from plumbline.tasks.source import shares
-from plumbline.tasks.task import Sketched, Task
+from plumbline.tasks.task import Task
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
@@ -257,7 +257,7 @@ def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, 
 
     def opened(name: str, task: Task) -> Ground:
         planned = None
-        if isinstance(task, Sketched) and not task.built:
+        if not task.built:
             planned, task = task.sizes(), task.sketch(scratch / "sketch" / name)
         splits = {split: task.examples(split) for split in task.splits}
         finals, inside = final_splits(recipe, task), recipe.evaluation.split

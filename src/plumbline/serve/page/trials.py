@@ -17,7 +17,7 @@ from plumbline.records import Evaluation, Example
 from plumbline.runs.cards import Card
 from plumbline.runs.remote import local_model
 from plumbline.tasks import find_opener, silent
-from plumbline.tasks.task import Showing, Sketched, Task, Telling
+from plumbline.tasks.task import Task
 from plumbline.training.judging import judge
 
 AT_ONCE = 20
@@ -125,7 +125,7 @@ class Trials:
         if asked is None:
             raise DataError(f"there is no example {example[:100]!r} in {split}", "/try/examples names them")
         outcome, score, failure = judge(task, asked, text)
-        said = task.said(asked, text) if isinstance(task, Telling) else None
+        said = task.said(asked, text)
         return {
             "how": outcome.how,
             "said": plain(sorted(said or (), key=str)),
@@ -134,7 +134,7 @@ class Trials:
             "failure": "" if failure is None else str(failure),
             "facts": plain(outcome.facts),
             **self._bounds(place, asked.stratum),
-            "pages": list(task.shown(asked, text)) if isinstance(task, Showing) else [],
+            "pages": list(task.shown(asked, text)),
         }
 
     def _names(self, model: str) -> list[str]:
@@ -161,7 +161,7 @@ class Trials:
         key = (model, name, split)
         if key not in self._examples:
             task = self._task(model, name)
-            if isinstance(task, Sketched) and not task.built:
+            if not task.built:
                 raise DataError(
                     f"the records of the task {name} are not here",
                     "serve the model from its run's folder",

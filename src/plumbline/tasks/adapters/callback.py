@@ -9,7 +9,7 @@ from typing import Any
 from plumbline.checks.diagnosis.check import lacking
 from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.live import Live, Look, know, message
+from plumbline.checks.diagnosis.live import Live, know, message
 from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.checks.diagnosis.readers.rows import our_settings
 from plumbline.recipe.handoff import ChecksSection
@@ -98,7 +98,7 @@ class CheckCallback:
         stage = History(origin="trl", name="training", kind="rl", series={}, settings=settings)
         self._live = Live(stage, self.section, {})
         if not state.global_step:
-            self._read = {_named(file) for file in _completions(args)}  # of an earlier run in this folder
+            self._read = set(_completions(args))  # of an earlier run in this folder
             return
         for row in state.log_history:
             self._live.add(row)
@@ -110,19 +110,16 @@ class CheckCallback:
             return None
         self._complete(args)
         look = self._live.look(last=last)
-        self._tell(look)
+        if not self._told and look.not_run:
+            lacks = lacking(look.not_run)
+            _log.warning("checks every %d steps; not done, for want of %s", self.section.every, lacks)
+        self._told = True
         for finding in look.new:
             self.said.append((finding, self._looked))
             _log.log(logging.ERROR if finding.level == "fatal" else logging.WARNING, "%s", message(finding))
             for name in TRACKERS:
                 self._alert(name, args, finding)
         return look.stop
-
-    def _tell(self, look: Look) -> None:
-        if not self._told and look.not_run:
-            lacks = lacking(look.not_run)
-            _log.warning("checks every %d steps; not done, for want of %s", self.section.every, lacks)
-        self._told = True
 
     def _alert(self, name: str, args: Any, finding: Finding) -> None:
         module = sys.modules.get(name) if name in (args.report_to or ()) else None
@@ -137,19 +134,17 @@ class CheckCallback:
         """Read the completions that were written since the last look."""
         assert self._live is not None
         history = self._live.history()
-        for file in _completions(args):
-            if _named(file) not in self._read and history is not None:
-                self._read.add(_named(file))
+        for key, file in _completions(args).items():
+            if key not in self._read and history is not None:
+                self._read.add(key)
                 samples = read_completions(file, history.names("part/"))
                 self._live.complete(one for one in samples if until is None or one.step <= until)
 
 
-def _completions(args: Any) -> list[Path]:
-    return sorted((Path(args.output_dir) / "completions").glob("completions_*.parquet"))
-
-
-def _named(file: Path) -> tuple[str, int]:
-    return file.name, file.stat().st_mtime_ns
+def _completions(args: Any) -> dict[tuple[str, int], Path]:
+    """The files of completions by name and time."""
+    files = sorted((Path(args.output_dir) / "completions").glob("completions_*.parquet"))
+    return {(file.name, file.stat().st_mtime_ns): file for file in files}
 
 
 def _agreed(stop: bool) -> bool:

@@ -1,24 +1,154 @@
-"""Rows of the user's files as examples, dealt to train, val and test.
+"""What a recipe says about the task jsonl, and the rows of the user's files as examples, dealt to train, val and test.
 
 A prompt is in one split only. Where a split is a share of `train`, equal prompts go to it together, and which ones do
 depends on their text and the seed and not on their order in the file.
 """
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from string import Formatter
+from typing import Annotated, Any, Self, get_args
 
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from plumbline.config.imports import dotted
 from plumbline.errors import DataError
+from plumbline.recipe import Section, section
 from plumbline.records import Example, Message
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps, read_jsonl
-from plumbline.tasks.jsonl.options import JsonlOptions, template_columns
 
 SPLITS: tuple[str, ...] = ("train", "val", "test")
 _ROLES = get_args(Message.__annotations__["role"])
+Range = tuple[float, float]
+Weight = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class JsonlOptions(Section):
+    """Options of the task jsonl. Paths are relative to the working directory, as all paths of a recipe are."""
+
+    train: str
+    """A file of JSON lines: one object a row."""
+    val: str | float = 0.1
+    """A file of its own, or a share of the prompts of `train`, which are then held out."""
+    test: str | float = 0.1
+    seed: int = 0
+    """Of the shares: which prompts are held out."""
+    prompt: str = "prompt"
+    """The column with the prompt: a text, or a list of messages. Messages that end with the assistant's hold the gold
+    answer, too."""
+    gold: str | None = None
+    """The column with an answer that earns everything, or a template of columns such as `#### {answer}`; None where
+    there is none."""
+    system: str | None = None
+    """A system message before every prompt that has none."""
+    stratum: str | None = None
+    """The column that evaluations break down by."""
+    score: str | list[str]
+    """`module:function` or `file.py:function`, one or several (see `plumbline.tasks.jsonl.scorer`)."""
+    weights: dict[str, Weight] | None = Field(default=None, min_length=1)
+    """Of the named parts, or a list in the order of the functions. A negative weight pays for low numbers; a part of
+    weight 0 is measured and pays nothing. None: the functions themselves are the parts, each with the weight 1."""
+    range: Range | dict[str, Range] | None = None
+    """What a function returns lies between these two, which become 0 and 1; or such a pair for each part. None: [0, 1]
+    for every part."""
+    judges: int = Field(default=0, ge=0, le=256)
+    """Threads that score while the model samples, for functions that wait (for a network, for a process); 0: none."""
+
+    @field_validator("val", "test")
+    @classmethod
+    def _file_or_share(cls, value: str | float) -> str | float:
+        if not isinstance(value, str) and not 0 < value < 1:
+            raise ValueError(f"give a file, or a share between 0 and 1, not {value:g}")
+        return value
+
+    @field_validator("gold")
+    @classmethod
+    def _template(cls, value: str | None) -> str | None:
+        if value is not None and "{" in value:
+            template_columns(value)
+        return value
+
+    @field_validator("score")
+    @classmethod
+    def _functions(cls, value: str | list[str]) -> str | list[str]:
+        value = list(map(dotted, [value] if isinstance(value, str) else value))
+        names = [name.partition(":")[2] for name in value]
+        if not names or not all(names):
+            raise ValueError("name a function as module:function, or several")
+        if len(set(names)) < len(names):
+            raise ValueError(f"two functions have one name ({', '.join(names)}), which is the name of their part")
+        return value
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _in_order(cls, value: Any, known: ValidationInfo) -> Any:
+        if not isinstance(value, list) or (score := known.data.get("score")) is None:
+            return value
+        names = [name.partition(":")[2] for name in score]
+        if len(value) != len(names):
+            raise ValueError(f"weights are {len(value)} for {len(names)} functions; give each one, or name the parts")
+        return dict(zip(names, value, strict=True))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if sum(share for share in (self.val, self.test) if not isinstance(share, str)) >= 1:
+            raise ValueError("val and test hold out all of train")
+        if not any(self.parts().values()):
+            raise ValueError("weights are all 0, so no answer earns anything; give one part another weight")
+        pairs = self.range.values() if isinstance(self.range, dict) else [] if self.range is None else [self.range]
+        for low, high in pairs:
+            if not low < high:
+                raise ValueError(f"range goes from the lowest reward to the highest, not from {low:g} to {high:g}")
+        if isinstance(self.range, dict) and (unknown := self.range.keys() - set(self.parts())):
+            raise ValueError(f"range names {', '.join(sorted(unknown))}; the parts are {', '.join(self.parts())}")
+        return self
+
+    def functions(self) -> list[str]:
+        """Each scoring function as `module:function`."""
+        return list(self.score)
+
+    def parts(self) -> dict[str, float]:
+        """The weight of every part by its name."""
+        return self.weights or {name.partition(":")[2]: 1.0 for name in self.functions()}
+
+    def range_of(self, part: str) -> Range:
+        """What the functions' numbers for a part lie between."""
+        return self.range.get(part, (0.0, 1.0)) if isinstance(self.range, dict) else self.range or (0.0, 1.0)
+
+
+def template_columns(template: str) -> list[str]:
+    """The columns that a template of gold answers names. Names are all that may stand in its braces.
+
+    Raises:
+        ValueError: it is no such template.
+    """
+    how = "write {column} for a column of the rows, {{ and }} for braces, so \\boxed{{{answer}}} for \\boxed{42}"
+    try:
+        fields = [field for field in Formatter().parse(template) if field[1] is not None]
+    except ValueError as error:
+        raise ValueError(f"{template!r} is no template: {error}; {how}") from error
+    names = [name for _, name, form, conversion in fields if name and not form and conversion is None]
+    if not fields or len(names) < len(fields) or any(set(name) & set(".[]{}!") for name in names):
+        raise ValueError(f"{template!r} is no template; {how}")
+    return names
+
+
+def read_options(values: Mapping[str, Any]) -> JsonlOptions:
+    """Check a recipe's `task.options`.
+
+    Raises:
+        RecipeError: an unknown key, one that is missing, or a value out of range.
+    """
+    known = ", ".join(JsonlOptions.model_fields)
+    advice = f"the task jsonl needs train and score, and knows {known}"
+    return section(JsonlOptions, values, inside="task.options.", advice=advice)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +157,16 @@ class Records:
 
     splits: Mapping[str, Sequence[Example]]
     has_gold: bool
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An example, and the file and line that it is from."""
+    """An example, the file and line that it is from, and its prompt's hash."""
 
     where: str
     example: Example
+    prompt: str
 
 
 def read_records(options: JsonlOptions, needs: frozenset[str]) -> Records:
@@ -51,20 +182,34 @@ def read_records(options: JsonlOptions, needs: frozenset[str]) -> Records:
     """
     files = {"train": options.train, "val": options.val, "test": options.test}
     rows = {split: _read(split, path, options, needs) for split, path in files.items() if isinstance(path, str)}
-    every = [row for found in rows.values() for row in found]
-    _check_ids(every)
-    _check_disjoint(rows)
-    golden = [row.example.gold is not None for row in every]
-    if len(set(golden)) > 1:
-        raise DataError(
-            f"{every[golden.index(False)].where} has no gold answer, and {every[golden.index(True)].where} has one",
-            "give all rows one, or none",
-        )
+    ids: dict[str, str] = {}
+    for row in chain(*rows.values()):
+        if (before := ids.setdefault(row.example.id, row.where)) != row.where:
+            raise DataError(
+                f"{row.where}: the id {row.example.id} stands at {before} already",
+                "give every row an id of its own, in all files together, or none",
+            )
+    prompts: dict[str, tuple[str, str]] = {}
+    for split, found in rows.items():
+        for row in found:
+            other, where = prompts.setdefault(row.prompt, (split, row.where))
+            if other != split:  # one of the figures would be of memory
+                raise DataError(
+                    f"{row.where} ({split}) has the prompt of {where} ({other})",
+                    "remove it from one of them; or give one file, and shares for val and test",
+                )
+    golden = {row.example.gold is not None: row.where for row in reversed([*chain(*rows.values())])}
+    if len(golden) > 1:
+        raise DataError(f"{golden[False]} has no gold answer, and {golden[True]} has one", "give all rows one, or none")
     shares = {split: share for split, share in files.items() if not isinstance(share, str)}
     if shares:
         rows |= _deal(rows["train"], shares, options)
+    notes = []
+    for split in SPLITS:
+        if copies := len(rows[split]) - len({row.prompt for row in rows[split]}):
+            notes.append(f"{copies} of {len(rows[split])} rows of {split} repeat a prompt of that split")
     splits = {split: [row.example for row in rows[split]] for split in SPLITS}
-    return Records(splits=splits, has_gold=golden[0], notes=tuple(_notes(splits)))
+    return Records(splits=splits, has_gold=True in golden, notes=notes)
 
 
 def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str]) -> list[_Row]:
@@ -80,7 +225,8 @@ def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str]) -
                 f"(it has {', '.join(row)})",
                 "name its parameters as the columns are named, or give the missing ones a default",
             )
-        rows.append(_Row(where, _example(row, where, f"{prefix}-{number}", options)))
+        example = _example(row, where, f"{prefix}-{number}", options)
+        rows.append(_Row(where, example, example.fingerprint()))
     if not rows:
         raise DataError(f"{path} has no rows", "write a JSON object a line")
     return rows
@@ -94,47 +240,27 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) 
     """
     with clear_read_errors(where):  # NaN and Infinity, which json reads, and which no record can hold
         dumps(row)
-    given = _column(row, options.prompt, "prompt", where)
-    messages = _messages(given, f"{where}: {options.prompt}")
+    messages = _messages(_column(row, options.prompt, "prompt", where), f"{where}: {options.prompt}")
     gold = None
     if messages[-1]["role"] == "assistant":
         gold = messages.pop()["content"]
     if options.gold is not None:
         if gold is not None:
             raise DataError(f"{where}: the messages end with an answer", "leave out task.options.gold")
-        gold = _gold(row, options.gold, where)
+        if "{" in options.gold and options.gold not in row:
+            columns = {name: _gold(row, name, where) for name in template_columns(options.gold)}
+            gold = options.gold.format_map(columns)
+        else:
+            gold = _gold(row, options.gold, where)
     if not messages or messages[-1]["role"] != "user":
         raise DataError(f"{where}: the prompt does not end with a message of the user", "end it with one")
     if options.system is not None and messages[0]["role"] != "system":
         messages.insert(0, {"role": "system", "content": options.system})
-    identity, stratum = row.get("id", name), ""
-    if options.stratum is not None:
-        stratum = str(_column(row, options.stratum, "stratum", where))
+    stratum = "" if options.stratum is None else str(_column(row, options.stratum, "stratum", where))
+    identity = row.get("id", name)
     if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
         raise DataError(f"{where}: the id is {json.dumps(identity)[:40]}", "give a text or a whole number")
     return Example(id=str(identity), messages=messages, gold=gold, reference=row, stratum=stratum)
-
-
-def _gold(row: Mapping[str, Any], gold: str, where: str) -> str:
-    """The gold answer out of its column, or out of a template of columns."""
-    if "{" in gold and gold not in row:
-        names = template_columns(gold)
-        return gold.format_map({name: _text(_column(row, name, "gold", where), where) for name in names})
-    return _text(_column(row, gold, "gold", where), where)
-
-
-def _text(value: Any, where: str) -> str:
-    """A value of a column as the text of an answer; a list of one message of the assistant's is its content."""
-    if (
-        isinstance(value, list)
-        and len(value) == 1
-        and isinstance(value[0], dict)
-        and value[0].get("role") == "assistant"
-    ):
-        value = value[0].get("content")
-    if not isinstance(value, str | int | float) or value == "":
-        raise DataError(f"{where}: the gold answer is {json.dumps(value)[:40]}", "give a text or a number")
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:
@@ -144,6 +270,17 @@ def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:
             f"set task.options.{option} to the column that is meant",
         )
     return row[name]
+
+
+def _gold(row: Mapping[str, Any], name: str, where: str) -> str:
+    """A column as the text of an answer; a list of one message of the assistant's is its content."""
+    value = _column(row, name, "gold", where)
+    match value:
+        case [{"role": "assistant", **message}]:
+            value = message.get("content")
+    if not isinstance(value, str | int | float) or value == "":
+        raise DataError(f"{where}: the gold answer is {json.dumps(value)[:40]}", "give a text or a number")
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _messages(value: Any, where: str) -> list[Message]:
@@ -161,33 +298,9 @@ def _messages(value: Any, where: str) -> list[Message]:
     return [{"role": one["role"], "content": one["content"]} for one in value]
 
 
-def _check_ids(rows: Sequence[_Row]) -> None:
-    seen: dict[str, str] = {}
-    for row in rows:
-        if row.example.id in seen:
-            raise DataError(
-                f"{row.where}: the id {row.example.id} stands at {seen[row.example.id]} already",
-                "give every row an id of its own, in all files together, or none",
-            )
-        seen[row.example.id] = row.where
-
-
-def _check_disjoint(rows: Mapping[str, Sequence[_Row]]) -> None:
-    """Refuse a prompt that stands in two files: one of the figures would be of memory."""
-    seen: dict[str, tuple[str, str]] = {}
-    for split, found in rows.items():
-        for row in found:
-            other, where = seen.setdefault(row.example.fingerprint(), (split, row.where))
-            if other != split:
-                raise DataError(
-                    f"{row.where} ({split}) has the prompt of {where} ({other})",
-                    "remove it from one of them; or give one file, and shares for val and test",
-                )
-
-
 def _deal(rows: Sequence[_Row], shares: Mapping[str, float], options: JsonlOptions) -> dict[str, list[_Row]]:
-    prompts = {row.example.fingerprint() for row in rows}
-    order = sorted(prompts, key=lambda prompt: derive(options.seed, "split", prompt))
+    """The rows of `train` by split, a share of the prompts held out for each of the others."""
+    order = sorted({row.prompt for row in rows}, key=lambda prompt: derive(options.seed, "split", prompt))
     counts = {split: max(1, round(share * len(order))) for split, share in shares.items()}
     if sum(counts.values()) >= len(order):
         raise DataError(
@@ -200,14 +313,5 @@ def _deal(rows: Sequence[_Row], shares: Mapping[str, float], options: JsonlOptio
         split_of |= dict.fromkeys(held, split)
     dealt: dict[str, list[_Row]] = {split: [] for split in ("train", *shares)}
     for row in rows:
-        dealt[split_of.get(row.example.fingerprint(), "train")].append(row)
+        dealt[split_of.get(row.prompt, "train")].append(row)
     return dealt
-
-
-def _notes(splits: Mapping[str, Sequence[Example]]) -> list[str]:
-    notes = []
-    for split, examples in splits.items():
-        copies = sum(count - 1 for count in Counter(one.fingerprint() for one in examples).values())
-        if copies:
-            notes.append(f"{copies} of {len(examples)} rows of {split} repeat a prompt of that split")
-    return notes

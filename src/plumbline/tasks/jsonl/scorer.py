@@ -32,8 +32,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cache, partial
 from numbers import Real
@@ -42,7 +41,7 @@ from typing import Any
 from plumbline.config.imports import named
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.records import Score
-from plumbline.tasks.jsonl.options import JsonlOptions
+from plumbline.tasks.jsonl.rows import JsonlOptions
 from plumbline.tasks.rubric import Part, Rubric
 
 _OURS = frozenset({"prompt", "completion"})
@@ -54,23 +53,49 @@ _SLACK = 1e-6
 """What rounding, in float32 too, may put a reward outside of its range by, as a share of its width."""
 
 
-@dataclass(frozen=True, slots=True)
 class Scorer:
     """One scoring function."""
 
-    name: str
-    """`module:function`."""
-    part: str
-    """What its number is called: the function's name."""
-    function: Callable[..., Any]
-    batched: bool
-    """Whether it takes lists (TRL's signature)."""
-    verl: bool
-    """Whether it has verl's signature."""
-    takes: frozenset[str] | None
-    """The parameters that it names; None where it takes whatever there is."""
-    needs: frozenset[str]
-    """Columns of the row that it cannot do without."""
+    def __init__(self, name: str) -> None:
+        """Import it, and read its signature.
+
+        Raises:
+            RecipeError: there is none of that name, or it takes or gives what a scoring function does not.
+        """
+        self.name, self.part = name, name.partition(":")[2]
+        self.function = function = named(name, "scoring function")
+        while isinstance(function, partial):
+            function = function.func
+        self.written = function
+        """What its source is read of."""
+        how = (
+            "def score(completion, answer), with columns of the rows by name, TRL's def score(completions, **columns), "
+            "or verl's def compute_score(data_source, solution_str, ground_truth, extra_info=None)"
+        )
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"{name} does not say what it takes: {error}", f"write it as {how}") from error
+        known = [one for one in parameters if one.kind not in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
+        names = [one.name for one in known]
+        answers = {"completion", "completions", "solution_str"} & set(names)
+        if any(one.kind is one.POSITIONAL_ONLY for one in known) or len(answers) != 1:
+            raise RecipeError(f"{name} takes ({', '.join(names)}), which is no answer to score", f"write it as {how}")
+        self.batched = "completions" in names
+        """Whether it takes lists (TRL's signature)."""
+        self.verl = "solution_str" in names
+        """Whether it has verl's signature."""
+        open_ = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        self.takes = frozenset({*names, *(_VERL if open_ else ())}) if self.verl or not open_ else None
+        """The parameters that it names; None where it takes whatever there is."""
+        needs = frozenset(one.name for one in known if one.default is one.empty)
+        if self.batched and (lacking := needs & _TRAINER):
+            raise RecipeError(
+                f"{name} takes {', '.join(sorted(lacking))}, which only TRL's trainer has",
+                "score the text alone; sampling.max_tokens limits its length",
+            )
+        self.needs = needs - (_TRL if self.batched else {"solution_str", "extra_info"} if self.verl else _OURS)
+        """Columns of the row that it cannot do without."""
 
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
@@ -85,20 +110,19 @@ class Scorer:
             returned = []
             for prompt, text, row in zip(prompts, completions, rows, strict=True):
                 own = {"solution_str": text} if self.verl else {"prompt": prompt, "completion": text}
-                given = self._of({**({"extra_info": {}} if self.verl else {}), **row, **own})
-                returned.append(self.function(**{key: _copied(value) for key, value in given.items()}))
-            said = _awaited(returned)
-            return list(map(self._verl_score, said)) if self.verl else said
+                returned.append(self._call({**({"extra_info": {}} if self.verl else {}), **row, **own}))
+            found = _awaited(returned)
+            if wrong := [each for each in found if self.verl and isinstance(each, Mapping) and "score" not in each]:
+                raise RewardError(
+                    f"{self.name} returned {_shown(wrong[0])}, which has no score",
+                    "return a number, or a mapping that holds it as score",
+                )
+            return [each["score"] if self.verl and isinstance(each, Mapping) else each for each in found]
         count = len(completions)
-        columns = {
-            key: [_copied(row.get(key)) for row in rows]
-            for key in rows[0]
-            if key not in _OURS | _TRAINER and (self.takes is None or key in self.takes)
-        }
+        columns = {key: [row.get(key) for row in rows] for key in rows[0] if key not in _OURS | _TRAINER}
         chat = isinstance(prompts[0], list)
         texts = [[{"role": "assistant", "content": text}] if chat else text for text in completions]
-        given = self._of({"prompts": list(map(_copied, prompts)), "completions": texts})
-        (said,) = _awaited([self.function(**columns, **given)])
+        (said,) = _awaited([self._call({**columns, "prompts": prompts, "completions": texts})])
         try:
             values = None if isinstance(said, str | Mapping | set | frozenset) or len(said) != count else list(said)
         except TypeError:  # it has no length
@@ -110,16 +134,55 @@ class Scorer:
             )
         return values
 
-    def _verl_score(self, value: Any) -> Any:
-        if isinstance(value, Mapping) and "score" not in value:
-            raise RewardError(
-                f"{self.name} returned {_shown(value)}, which has no score",
-                "return a number, or a mapping that holds it as score",
-            )
-        return value["score"] if isinstance(value, Mapping) else value
+    def _call(self, values: Mapping[str, Any]) -> Any:
+        given = {key: value for key, value in values.items() if self.takes is None or key in self.takes}
+        own = {key: list(map(_copied, value)) if self.batched else _copied(value) for key, value in given.items()}
+        return self.function(**own)
 
-    def _of(self, values: dict[str, Any]) -> dict[str, Any]:
-        return values if self.takes is None else {key: value for key, value in values.items() if key in self.takes}
+    def own_source(self) -> str:
+        """The source of a function, or of its class, and of what it calls in its own file; of what it calls elsewhere
+        the names with their modules."""
+        waiting, known = [self.written if inspect.isroutine(self.written) else type(self.written)], {}
+        while waiting:
+            one = waiting.pop()
+            known[one] = _source_of(one) or ""
+            names = vars(sys.modules.get(one.__module__, math))
+            for name in set(re.findall(r"[^\W\d]\w*", known[one])) & names.keys():
+                called = names[name]
+                if (inspect.isfunction(called) or inspect.isclass(called)) and called not in known:
+                    if called.__module__ == one.__module__:
+                        waiting.append(called)
+                    else:
+                        known[called] = f"{called.__module__}.{called.__qualname__}"
+        return "\n".join(known.values())
+
+    def source(self) -> str:
+        """The source of the files that a function is named in and written in, or of the function alone (notebooks).
+
+        What it calls in other files is not covered.
+
+        Raises:
+            RecipeError: there is no source to read, so that a change would go unnoticed.
+        """
+        modules = dict.fromkeys((self.name.partition(":")[0], getattr(self.written, "__module__", "")))
+        texts = [_source_of(sys.modules[module]) if module in sys.modules else "" for module in modules]
+        if None in texts:
+            texts.append(_source_of(self.written))
+        found = [text for text in texts if text is not None]
+        if not any(found):
+            raise RecipeError(
+                f"the source of {self.name} cannot be read, so a change of it would go unnoticed",
+                "call it from a function in a file of yours, and name that",
+            )
+        return "\x1e".join(found)
+
+
+def _source_of(what: Any) -> str | None:
+    """The source of a module, function or class; None where it cannot be read."""
+    try:
+        return inspect.getsource(what)
+    except (OSError, TypeError):
+        return None
 
 
 def _copied(value: Any) -> Any:
@@ -148,45 +211,6 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def open_scorer(name: str) -> Scorer:
-    """Import a scoring function and read its signature.
-
-    Raises:
-        RecipeError: there is none of that name, or it takes or gives what a scoring function does not.
-    """
-    function = named(name, "scoring function")
-    how = (
-        "def score(completion, answer), with columns of the rows by name, TRL's def score(completions, **columns), or "
-        "verl's def compute_score(data_source, solution_str, ground_truth, extra_info=None)"
-    )
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError) as error:
-        raise RecipeError(f"{name} does not say what it takes: {error}", f"write it as {how}") from error
-    known = [one for one in parameters if one.kind not in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
-    names = [one.name for one in known]
-    answers = {"completion", "completions", "solution_str"} & set(names)
-    if any(one.kind is one.POSITIONAL_ONLY for one in known) or len(answers) != 1:
-        raise RecipeError(f"{name} takes ({', '.join(names)}), which is no answer to score", f"write it as {how}")
-    batched, verl = "completions" in names, "solution_str" in names
-    open_ = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    needs = frozenset(one.name for one in known if one.default is one.empty)
-    if batched and (lacking := needs & _TRAINER):
-        raise RecipeError(
-            f"{name} takes {', '.join(sorted(lacking))}, which only TRL's trainer has",
-            "score the text alone; sampling.max_tokens limits its length",
-        )
-    return Scorer(
-        name=name,
-        part=name.partition(":")[2],
-        function=function,
-        batched=batched,
-        verl=verl,
-        takes=frozenset({*names, *(_VERL if open_ else ())}) if verl or not open_ else None,
-        needs=needs - (_TRL if batched else {"solution_str", "extra_info"} if verl else _OURS),
-    )
-
-
 class Scoring:
     """All scoring functions of a task as one rubric."""
 
@@ -194,10 +218,10 @@ class Scoring:
         """Import the functions.
 
         Raises:
-            RecipeError: see `open_scorer`; or the source of one cannot be read.
+            RecipeError: see `Scorer`; or the source of one cannot be read.
         """
         self.options = options
-        self.scorers = [open_scorer(name) for name in options.functions()]
+        self.scorers = list(map(Scorer, options.functions()))
         self.sums = any(scorer.batched or scorer.verl for scorer in self.scorers)
         """Whether parts add up, as in TRL."""
         self.weights = options.parts()
@@ -211,7 +235,7 @@ class Scoring:
         ranges = ";".join(
             f"{part.name}={'-' if self.weights[part.name] < 0 else ''}{options.range_of(part.name)}" for part in parts
         )
-        content = "\x1e".join([ranges, *map(_source, self.scorers)])
+        content = "\x1e".join([ranges, *(scorer.source() for scorer in self.scorers)])
         self.identity = f"{self._rubric.identity}:{hashlib.sha256(content.encode()).hexdigest()[:8]}"
         """Of the functions' names and source, the parts' weights and their ranges."""
 
@@ -323,70 +347,10 @@ def _number(name: str, value: Any) -> float | None:
         plain = value.item() if hasattr(value, "item") else value  # numpy, torch
         if isinstance(plain, Real | Decimal):
             return float(plain)
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-        OverflowError,
-    ):  # an array of several numbers; an integer of 400 digits
-        pass
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        pass  # an array of several numbers; an integer of 400 digits
     raise RewardError(f"{name} is {_shown(value)}, and no number", "return a number, or a mapping of names to numbers")
 
 
 def _shown(value: Any) -> str:
     return f"{type(value).__name__} {repr(value)[:60]}"
-
-
-def own_source(scorer: Scorer) -> str:
-    """The source of a function, or of its class, and of what it calls in its own file; of what it calls elsewhere the
-    names with their modules."""
-    function = _unwrapped(scorer)
-    waiting, known = [function if inspect.isroutine(function) else type(function)], {}
-    while waiting:
-        one = waiting.pop()
-        try:
-            known[one] = inspect.getsource(one)
-        except (OSError, TypeError):
-            known[one] = ""
-        names = vars(sys.modules.get(one.__module__, math))
-        for name in set(re.findall(r"[^\W\d]\w*", known[one])) & names.keys():
-            called = names[name]
-            if (inspect.isfunction(called) or inspect.isclass(called)) and called not in known:
-                if called.__module__ == one.__module__:
-                    waiting.append(called)
-                else:
-                    known[called] = f"{called.__module__}.{called.__qualname__}"
-    return "\n".join(known.values())
-
-
-def _unwrapped(scorer: Scorer) -> Any:
-    function = scorer.function
-    while isinstance(function, partial):
-        function = function.func
-    return function
-
-
-def _source(scorer: Scorer) -> str:
-    """The source of the files that a function is named in and written in, or of the function alone (notebooks).
-
-    What it calls in other files is not covered.
-
-    Raises:
-        RecipeError: there is no source to read, so that a change would go unnoticed.
-    """
-    found = []
-    function = _unwrapped(scorer)
-    modules = dict.fromkeys((scorer.name.partition(":")[0], getattr(function, "__module__", "")))
-    for candidate in [*(sys.modules.get(module) for module in modules), function]:
-        try:
-            found.append(inspect.getsource(candidate) if candidate is not None else "")
-        except (OSError, TypeError):
-            continue
-        if candidate is function or len(found) == len(modules):
-            break
-    if not any(found):
-        raise RecipeError(
-            f"the source of {scorer.name} cannot be read, so a change of it would go unnoticed",
-            "call it from a function in a file of yours, and name that",
-        )
-    return "\x1e".join(found)

@@ -11,9 +11,8 @@ from plumbline.errors import DataError, RewardError
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks import Progress
 from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
-from plumbline.tasks.jsonl.options import JsonlOptions, read_options
-from plumbline.tasks.jsonl.rows import SPLITS, Records, read_records
-from plumbline.tasks.jsonl.scorer import Scoring, own_source, range_advice
+from plumbline.tasks.jsonl.rows import SPLITS, JsonlOptions, Records, read_options, read_records
+from plumbline.tasks.jsonl.scorer import Scoring, range_advice
 from plumbline.tasks.precheck import (
     GOLD,
     LABEL,
@@ -26,7 +25,7 @@ from plumbline.tasks.precheck import (
     precheck,
     within_budget,
 )
-from plumbline.tasks.task import Control, gold_of
+from plumbline.tasks.task import Control, Task
 
 
 def open_jsonl(options: Mapping[str, Any], folder: Path, progress: Progress) -> "JsonlTask":  # noqa: ARG001
@@ -49,8 +48,8 @@ def open_rows(options: Mapping[str, Any]) -> "JsonlTask":
     return JsonlTask(read_options(options))
 
 
-class JsonlTask:
-    """See `plumbline.tasks.task.Task`."""
+class JsonlTask(Task):
+    """Prompts and what is known about their answers, judged by functions of the user's."""
 
     name = "jsonl"
     splits = SPLITS
@@ -73,13 +72,8 @@ class JsonlTask:
         return self._scoring.identity
 
     @property
-    def form(self) -> Sequence[str]:
-        """See `Task.form`: which parts judge form only the function knows."""
-        return ()
-
-    @property
     def judges(self) -> int:
-        """See `Task`."""
+        """See `Task.judges`."""
         return self.options.judges
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -98,7 +92,7 @@ class JsonlTask:
         return self.judge_group(example, [completion])[0]
 
     def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
-        """Judge several completions of one example, which a function of lists takes in one call."""
+        """See `Task.judge_group`: a function of lists takes them in one call."""
         return self.judge_rows([example] * len(completions), completions)
 
     def judge_rows(self, examples: Sequence[Example], completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
@@ -117,17 +111,13 @@ class JsonlTask:
         prompt = example.reference[self.options.prompt]
         return prompt[:-1] if isinstance(prompt, list) and prompt[-1]["role"] == "assistant" else prompt
 
-    def demonstration(self, example: Example, seed: int) -> str:  # noqa: ARG002
-        """See `Task.demonstration`: the gold answer."""
-        return gold_of(example)
-
     @property
     def controls(self) -> Mapping[str, Control]:
         """See `Task.controls`: the general ones, those from gold answers where there are any."""
         return WITH_GOLD if self._records.has_gold else WITHOUT_GOLD
 
     def precheck(self, verdicts: int) -> Sequence[str]:
-        """See `plumbline.tasks.task.Prechecked`."""
+        """See `Task.precheck`."""
         examples, column = self.examples("train"), self.options.gold or "COLUMN"
         likely = [] if self._records.has_gold else self.likely(examples[:2])
         try:
@@ -146,7 +136,7 @@ class JsonlTask:
 
     def sources(self) -> Sequence[str]:
         """The source of each scoring function alone."""
-        return [own_source(scorer) for scorer in self._scoring.scorers]
+        return [scorer.own_source() for scorer in self._scoring.scorers]
 
     def likely(self, examples: Sequence[Example]) -> list[Case]:
         """Texts that may be right where there are no gold answers: what the functions are given of the row, and
@@ -213,7 +203,8 @@ class JsonlTask:
         if self.options.range is not None or not self._scoring.sums or not self._records.has_gold:
             return None
         seen = self.seen_ranges()
-        if set(seen.values()) == {(0.0, 1.0)} or not (_outside(seen) or len(seen) > 1):
+        outside = any(low < 0 or high > 1 for low, high in seen.values())
+        if set(seen.values()) == {(0.0, 1.0)} or not (outside or len(seen) > 1):
             return None
         return JsonlTask(self.options.model_copy(update={"range": seen}))
 
@@ -222,17 +213,16 @@ class JsonlTask:
         texts; and what is declared, else 0, and 1 for a part that grades gold answers."""
         examples = self.examples("train")
         cases = [case for some in cases_of(self, examples) for case in some]
-        golds = [case for case in cases if case.kind == GOLD]
-        cases += [
-            Case(one.example, "", each.format(one.text))
-            for one in golds
-            if len(one.text) <= LABEL
-            for each in TEMPLATES
-        ]
+        labels = [case for case in cases if case.kind == GOLD and len(case.text) <= LABEL]
+        cases += [Case(one.example, "", template.format(one.text)) for one in labels for template in TEMPLATES]
         cases += self.likely(examples[:2])
         numbers: dict[str, list[float]] = {part: [] for part in self.options.parts()}
         gold: dict[str, set[float]] = {part: set() for part in numbers}
-        for case, found in within_budget(cases, self._numbers):
+
+        def numbers_of(case: Case) -> Mapping[str, float | None]:
+            return self._scoring.numbers([self.prompt_of(case.example)], [case.text], [case.example.reference])[0]
+
+        for case, found in within_budget(cases, numbers_of):
             for part, number in found.items():
                 if number is not None and math.isfinite(number):
                     numbers[part].append(number)
@@ -247,11 +237,3 @@ class JsonlTask:
             graded = len(gold[part]) != 1 and not (least < 0 and most <= 0)
             ranges[part] = (least, max(most, 1.0) if graded or least == most else most)
         return ranges
-
-    def _numbers(self, case: Case) -> Mapping[str, float | None]:
-        prompt, row = self.prompt_of(case.example), case.example.reference
-        return self._scoring.numbers([prompt], [case.text], [row])[0]
-
-
-def _outside(ranges: Mapping[str, tuple[float, float]]) -> bool:
-    return any(low < 0 or high > 1 for low, high in ranges.values())

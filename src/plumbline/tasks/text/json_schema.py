@@ -7,12 +7,11 @@ wrong there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.tasks.text.accents import without_accents
-from plumbline.tasks.text.numbers import read_number
+from plumbline.tasks.text.numbers import read_number, without_accents
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -80,63 +79,52 @@ class Schema:
         return not self.types or name in self.types
 
 
-def _wrong(cause: str) -> DataError:
-    return DataError(cause, 'give a JSON Schema such as {"type": "object", "properties": {"nota": {"type": "number"}}}')
+def _check(right: bool, cause: str) -> None:
+    if not right:
+        fix = 'give a JSON Schema such as {"type": "object", "properties": {"nota": {"type": "number"}}}'
+        raise DataError(cause, fix)
 
 
 def _compile(schema: Any, where: str, depth: int) -> Schema:
     if isinstance(schema, bool):
         return Schema()
-    if not isinstance(schema, Mapping):
-        raise _wrong(f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}")
+    is_mapping = isinstance(schema, Mapping)
+    _check(is_mapping, f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}")
     if depth > _MAX_DEPTH or "$ref" in schema:
         return Schema()
-    types = _types(schema.get("type", []), where)
-    properties = schema.get("properties", {})
-    if not isinstance(properties, Mapping):
-        raise _wrong(f"{where}.properties must be a mapping of keys to schemas")
-    members = {str(key): _compile(child, f"{where}.properties.{key}", depth + 1) for key, child in properties.items()}
-    items = schema.get("items")
-    elements = None
-    if isinstance(items, Mapping | bool):
-        elements = _compile(items, f"{where}.items", depth + 1)
-    elif items is not None and not _is_list(items):  # a list (one schema for each position) is not supported
-        raise _wrong(f"{where}.items must be a schema")
-    enum = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    required = schema.get("required", [])
-    if not _is_list(enum):
-        raise _wrong(f"{where}.enum must be a list of values")
-    if not _is_list(required) or not all(isinstance(key, str) for key in required):
-        raise _wrong(f"{where}.required must be a list of keys")
-    if not types and members:
-        types = frozenset({"object"})
-    if not types and enum:
-        types = frozenset(_type_name(member) for member in enum)
-    branches = schema.get("anyOf", schema.get("oneOf"))
-    if branches is not None and not types:
-        return _either(branches, where, depth)
-    return Schema(types, members, elements, tuple(enum), frozenset(required))
-
-
-def _types(names: Any, where: str) -> frozenset[str]:
+    names = schema.get("type", [])
     listed = [names] if isinstance(names, str) else names
     if not _is_list(listed) or not all(isinstance(name, str) and name in _TYPES for name in listed):
         raise DataError(f"{where}.type is {names!r}", f"use one or a list of {', '.join(_TYPES)}")
-    return frozenset(listed)
-
-
-def _either(branches: Any, where: str, depth: int) -> Schema:
-    """`anyOf` of types, at most one of which says more than its type; anything else admits everything."""
-    if not _is_list(branches):
-        raise _wrong(f"{where}.anyOf must be a list of schemas")
+    types = frozenset(listed)
+    properties = schema.get("properties", {})
+    _check(isinstance(properties, Mapping), f"{where}.properties must be a mapping of keys to schemas")
+    members = {str(key): _compile(child, f"{where}.properties.{key}", depth + 1) for key, child in properties.items()}
+    items, elements = schema.get("items"), None
+    if isinstance(items, Mapping | bool):
+        elements = _compile(items, f"{where}.items", depth + 1)
+    else:  # a list (one schema for each position) is not supported
+        _check(items is None or _is_list(items), f"{where}.items must be a schema")
+    enum = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    required = schema.get("required", [])
+    _check(_is_list(enum), f"{where}.enum must be a list of values")
+    keys = _is_list(required) and all(isinstance(key, str) for key in required)
+    _check(keys, f"{where}.required must be a list of keys")
+    if not types and members:
+        types = frozenset({"object"})
+    if not types and enum:
+        types = frozenset(map(_type_name, enum))
+    branches = schema.get("anyOf", schema.get("oneOf"))
+    if branches is None or types:
+        return Schema(types, members, elements, tuple(enum), frozenset(required))
+    # `anyOf` of types, at most one of which says more than its type; anything else admits everything.
+    _check(_is_list(branches), f"{where}.anyOf must be a list of schemas")
     compiled = [_compile(branch, f"{where}.anyOf", depth + 1) for branch in branches]
     rich = [branch for branch in compiled if branch.properties or branch.items or branch.enum]
     if len(rich) > 1 or not all(branch.types for branch in compiled):
         return Schema()
-    types = frozenset[str]().union(*(branch.types for branch in compiled))
-    if not rich:
-        return Schema(types)
-    return Schema(types, rich[0].properties, rich[0].items, rich[0].enum, rich[0].required)
+    types = types.union(*(branch.types for branch in compiled))
+    return replace(rich[0], types=types) if rich else Schema(types)
 
 
 def _is_list(value: Any) -> bool:
@@ -182,9 +170,12 @@ def coerce(value: Any, schema: Schema, repairs: set[str], decode: Decode | None 
     if isinstance(value, list):
         child = schema.items
         return value if child is None else [coerce(element, child, repairs, decode) for element in value]
-    if schema.enum and value not in schema.enum:
-        value = _member(value, schema.enum, repairs)
-    return value
+    if not schema.enum or value in schema.enum:
+        return value
+    plain = _plain(value) if isinstance(value, str) else None
+    equal = [member for member in schema.enum if isinstance(member, str) and _plain(member) == plain]
+    repairs.add("enum" if len(equal) == 1 else "mismatch")
+    return equal[0] if len(equal) == 1 else value
 
 
 def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | None) -> Any:
@@ -197,7 +188,9 @@ def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | Non
     if schema.numeric:
         number = read_number(value, integer="number" not in types, quoted=True)
         if number is not None:
-            wanted = _whole(number.value) if "number" not in types else number.value
+            wanted = number.value
+            if wanted is not None and "number" not in types:
+                wanted = int(wanted) if wanted == int(wanted) else None
             if wanted is not None or (number.value is None and "null" in types):
                 repairs.update(number.repairs, ("quoted_number",))
                 return wanted
@@ -212,20 +205,6 @@ def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | Non
         inner = decode(value, schema, repairs)
         return value if inner is None else inner
     return value
-
-
-def _whole(value: int | float | None) -> int | None:
-    return int(value) if value is not None and value == int(value) else None
-
-
-def _member(value: Any, enum: tuple[Any, ...], repairs: set[str]) -> Any:
-    plain = _plain(value) if isinstance(value, str) else None
-    equal = [member for member in enum if isinstance(member, str) and _plain(member) == plain]
-    if len(equal) != 1:
-        repairs.add("mismatch")
-        return value
-    repairs.add("enum")
-    return equal[0]
 
 
 def _plain(text: str) -> str:

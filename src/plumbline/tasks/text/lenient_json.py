@@ -11,16 +11,74 @@ Example:
     reading.how == "prose+decimal_comma"
 """
 
+import html
+import json
+import re
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.tasks.text.json_candidates import find, without_entities
-from plumbline.tasks.text.json_escapes import without_breaks
 from plumbline.tasks.text.json_schema import Schema, coerce
-from plumbline.tasks.text.json_strict import strict_json, valid_at
-from plumbline.tasks.text.repairs import REPAIRS, in_order
+from plumbline.tasks.text.json_search import find, valid_at
+from plumbline.tasks.text.json_strings import without_breaks
 
-__all__ = ["REPAIRS", "Reading", "Schema", "read_json", "strict_json"]
+__all__ = ["REPAIRS", "Reading", "Schema", "in_order", "read_json", "strict_json", "values_in", "whole"]
+
+REPAIRS: dict[str, str] = {
+    # Where the value was found.
+    "double_encoded": "the JSON was itself quoted: inside a JSON string, or with every quote escaped or doubled",
+    "html_entities": 'the quotes were written as HTML entities (`&quot;` for `"`)',
+    "thought": "a thought (`<think>…</think>`) was left out, or the object came from a thought that never ended",
+    "fence": "a Markdown fence or backticks around the value were left out",
+    "prose": "text before or after the value was left out",
+    "several": "there were several objects: the last with most keys of the schema that fits it and is whole",
+    "unwrapped": "the object, or a value, stood alone in a list where the schema says none",
+    # Structure.
+    "brackets": "a bracket was missing, of the wrong kind, or one too many",
+    "trailing_comma": "a comma with nothing to separate was left out",
+    "missing_comma": "two members or elements had no comma between them",
+    "separator": "`=`, `=>`, `;`, a full-width mark or nothing stood where JSON has a colon or a comma",
+    "comment": "a comment was left out",
+    "ellipsis": "an ellipsis (`...`) was left out",
+    "missing_value": "a key without a value was left out",
+    "junk": "words that are no member were left out",
+    # Texts.
+    "quotes": "a quote was single, curly, a backtick, tripled or missing",
+    "bare_key": "a key had no quotes",
+    "bare_string": "a text had no quotes",
+    "inner_quotes": "quotes inside a text were not escaped",
+    "control_character": "a text held a raw newline, tab or other control character",
+    "escape": "a text held a backslash escape that JSON does not know, or one stood between values",
+    # Numbers and literals.
+    "decimal_comma": "a comma was a decimal comma (`4,5`)",
+    "thousands": "points, commas or blanks grouped the thousands (`1.234,56`)",
+    "currency": "a currency mark was left out (`R$`)",
+    "percent": "a percent sign was left out: `12,5%` is 12.5",
+    "number_form": "a number that JSON writes otherwise (`+1`, `.5`, `5.`, `007`, `1_000`, `0x1F`)",
+    "literal": "a literal of Python, JavaScript or Portuguese (`True`, `None`, `undefined`, `verdadeiro`)",
+    "non_finite": "NaN, an infinity or a number beyond all size became null",
+    # What the schema decided.
+    "quoted_number": "a text became the number that the schema asks for",
+    "boolean_word": "a word, 0 or 1 became the boolean that the schema asks for (`não`)",
+    "null_word": "a word for nothing became the null that the schema asks for (`nenhum`)",
+    "enum": "a text became the member of the enumeration that it equals but for case, outer blanks and accents",
+    "mismatch": "a value of another type than the schema says, outside of its `enum`, or without its `required` keys",
+    # What a task decided that knows more of its keys than their types.
+    "key_form": "a key was one of the task's but for case, accents and what stands between its words",
+    "value_form": "a text was another way to say a value of its key (`entrega em atraso`, `7 dias`)",
+    # What is lost.
+    "unreadable": "a member, or everything from some point on, has no single reading and was left out",
+    "truncated": "the text ended before the value did; what was whole was kept",
+    "syntax": "a slip without a name of its own, such as a blank that JSON does not know",
+}
+"""Every repair by name, with what it means. Reports show them joined by "+" in this order."""
+
+_RANK = {name: rank for rank, name in enumerate(REPAIRS)}
+
+
+def in_order(names: Set[str]) -> tuple[str, ...]:
+    """The names in the order of `REPAIRS`."""
+    return tuple(sorted(names, key=_RANK.__getitem__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +102,7 @@ class Reading:
 
 _NONE = Reading(None, (), complete=False)
 _MAX_ENCODINGS = 4
+_ENTITIES = re.compile(r"\{\s*&(?:quot|apos|#34|#39|#x22|#x27);", re.IGNORECASE).search
 
 
 def read_json(text: str, schema: Schema | None = None, *, coerced: bool = True) -> Reading:
@@ -74,7 +133,7 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
     found = valid_at(text, 0)
     if found is not None and not text[found[1] :].strip():
         value = found[0]
-        if isinstance(value, dict) or (isinstance(value, list) and not _wants_object(schema)):
+        if isinstance(value, dict) or (isinstance(value, list) and not (schema and "object" in schema.types)):
             return Reading(value, (), complete=True)
         if isinstance(value, str) and encodings < _MAX_ENCODINGS:
             reading = _read(value.lstrip(), schema, encodings + 1)
@@ -93,10 +152,8 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
         other = find(text, schema, invalid=True, far=True)
         if other is not None and other.complete and (candidate is None or other.rank[:2] > candidate.rank[:2]):
             candidate = other
-    if candidate is None and (plain := without_entities(text)) is not None:
-        candidate = find(plain, schema)
-        if candidate is not None:
-            candidate.repairs.add("html_entities")
+    if candidate is None and _ENTITIES(text) and (candidate := find(html.unescape(text), schema)) is not None:
+        candidate.repairs.add("html_entities")
     if candidate is None:
         return _NONE
     if not candidate.repairs:
@@ -115,5 +172,55 @@ def _decode(text: str, schema: Schema, repairs: set[str]) -> Any:
     return reading.value
 
 
-def _wants_object(schema: Schema | None) -> bool:
-    return schema is not None and "object" in schema.types
+def strict_json(text: str) -> Any:
+    """Decode a text that is valid JSON as a whole, outer blanks aside.
+
+    Returns:
+        The value, of any type; None where the text is not JSON, and also for `null`. Never raises.
+    """
+    text = text.strip()
+    found = valid_at(text, 0)
+    return found[0] if found is not None and found[1] == len(text) else None
+
+
+# -- plans for a browser -----------------------------------------------------------------------------------------------
+
+_JSON = re.compile(
+    r"""^[^\w'"“‘]{0,16}(?:json\s{0,4})?[\[{][\s\[]{0,64}+(?:\{\s{0,64}+)?(?:["'“‘]|\w{1,64}+\s{0,64}+:)"""
+    r"""|["'“‘]?\baction["'”’]?\s*:\s*[\[{]""",
+    re.M,
+)
+"""What a text that may hold such JSON has in it: a line that begins with it, or actions. Every line is looked at, so
+what one of them reaches over is bounded."""
+_BRACKET = re.compile(r"[\[{]")
+
+
+def whole(text: str) -> str:
+    """Without halves of surrogate pairs, which no browser could send."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def values_in(text: str, most: int) -> list[Any]:
+    """The JSON of a text: one value, a list of them, or one after the other, at most so many; [] where it has none."""
+    if _JSON.search(text) is None:
+        return []
+    decoder = json.JSONDecoder()
+    found: list[Any] = []
+    at = 0
+    while len(found) < most and (bracket := _BRACKET.search(text, at)) is not None:
+        try:
+            value, at = decoder.raw_decode(text, bracket.start())
+        except (ValueError, RecursionError):
+            found = []
+            break
+        found += value if isinstance(value, list) else [value]
+    if any(isinstance(value, dict) for value in found):
+        return found
+    lines = [line for line in text.splitlines() if line.strip().startswith("{") and line.rstrip(" ,;").endswith("}")]
+    each = [read_json(line).value for line in lines[:most]] if len(lines) > 1 else []
+    if each and all(isinstance(value, dict) for value in each) and not text.lstrip(" \n`json").startswith("["):
+        return each
+    value = read_json(text).value
+    return value if isinstance(value, list) else [value]

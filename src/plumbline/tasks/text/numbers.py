@@ -6,11 +6,12 @@ and the caller keeps the text, whose wrong type is seen, rather than a value tha
 
 import math
 import re
+import unicodedata
 from typing import NamedTuple
 
 
 class Number(NamedTuple):
-    """A number that was read, and what it took (names from `plumbline.tasks.text.repairs.REPAIRS`)."""
+    """A number that was read, and what it took (names from `plumbline.tasks.text.lenient_json.REPAIRS`)."""
 
     value: int | float | None
     """None where the number is beyond all size (`1e999`, 5,000 digits)."""
@@ -36,9 +37,8 @@ _INTEGER = re.compile(r"\d+")
 _POINT = re.compile(r"\d+\.\d*|\.\d+")
 _COMMA = re.compile(r"\d*,\d+")
 _ONE_GROUP = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
-_BRAZILIAN = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+,\d+")
-_AMERICAN = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+\.\d+")
-_GROUPS = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3}){2,}|(?:,\d{3}){2,})")
+_BRAZILIAN = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})")
+_AMERICAN = re.compile(r"[1-9]\d{0,2}(?:(?:,\d{3})+\.\d+|(?:,\d{3}){2,})")
 _BLANK_GROUPS = re.compile(r"[1-9]\d{0,2}(?:[\u00a0\u202f]\d{3})+(?:,\d+)?|[1-9]\d{0,2}(?: \d{3})+,\d+")
 _BLANKS_AT_COMMA = re.compile(r"[ \t]*,[ \t]*")
 _BLANKS = re.compile(r"[ \t\u00a0\u202f]")
@@ -145,8 +145,6 @@ def _without_groups(plain: str, *, integer: bool, quoted: bool, money: bool) -> 
         return plain.replace(".", "").replace(",", "."), "thousands"
     if _AMERICAN.fullmatch(plain):
         return plain.replace(",", ""), "thousands"
-    if _GROUPS.fullmatch(plain):
-        return plain.replace(".", "").replace(",", ""), "thousands"
     return None
 
 
@@ -155,3 +153,10 @@ def _finite(digits: str, repairs: list[str]) -> Number:
     if math.isfinite(value):
         return Number(value, tuple(repairs))
     return Number(None, (*repairs, "non_finite"))
+
+
+def without_accents(text: str) -> str:
+    """A text in Unicode's compatibility decomposition (NFKD), less its combining marks: "São" becomes "Sao"."""
+    if text.isascii():
+        return text
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))

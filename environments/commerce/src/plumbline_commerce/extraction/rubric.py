@@ -17,8 +17,7 @@ from typing import Any
 from plumbline.records import Outcome, Score
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.lenient_json import Reading, read_json, strict_json
-from plumbline.tasks.text.repairs import in_order
+from plumbline.tasks.text.lenient_json import Reading, in_order, read_json, strict_json
 from plumbline_commerce.database.gold import MAX_SPAN
 from plumbline_commerce.extraction.schema import ISSUES, JSON_SCHEMA, KEYS, fits, is_number, meanings, words
 

@@ -16,9 +16,8 @@ from typing import Any, TypeGuard, get_args
 
 import yaml
 
-from plumbline.tasks.text.accents import without_accents
 from plumbline.tasks.text.json_schema import FALSE_WORDS, NULL_WORDS, TRUE_WORDS
-from plumbline.tasks.text.numbers import read_number
+from plumbline.tasks.text.numbers import read_number, without_accents
 from plumbline_commerce.database.gold import MAX_SPAN, Category, Sentiment
 
 SENTIMENTS: tuple[str, ...] = get_args(Sentiment)

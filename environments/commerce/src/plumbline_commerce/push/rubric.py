@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 from plumbline.records import Outcome, Score
 from plumbline.tasks.tables import read_table
-from plumbline.tasks.text.accents import without_accents
-from plumbline.tasks.text.numbers import read_number
+from plumbline.tasks.text.numbers import read_number, without_accents
 from plumbline_commerce.job import read_rubric
 
 NEGATIONS = frozenset({"nao", "nem", "nunca", "sem"})

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from plumbline.tasks.text.json_values import values_in, whole
+from plumbline.tasks.text.lenient_json import values_in, whole
 from plumbline_forms.plans import actions as plan
 from plumbline_forms.plans.actions import Action, Element, Plan
 from plumbline_forms.plans.reader import (

@@ -1,17 +1,15 @@
 """Finding the value that was meant in a text: thoughts, fences, prose, quotings, and several objects."""
 
-import html
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
-from plumbline.tasks.text.json_escapes import is_raw, unescape
 from plumbline.tasks.text.json_scanner import Scanner, last_list
 from plumbline.tasks.text.json_schema import Schema, coerce
-from plumbline.tasks.text.json_strict import valid_at
-from plumbline.tasks.text.json_strings import BLANK, NAME
+from plumbline.tasks.text.json_strings import BLANK, NAME, is_raw, past, unescape
 
 _STRINGS = json.JSONDecoder(strict=False)
 
@@ -29,7 +27,6 @@ _CLOSING_TAG = re.compile(rf"[<\[â—](?:/(?i:{_NAMES})|\|end_of_thought\|)[>\]â–
 _ESCAPED = re.compile(r'\{(?:\s|\\+[nrt])*[uU]?\\+"').match
 _ESCAPED_END = re.compile(r'(?:[^"\\]|\\.)*+\\?', re.DOTALL).match
 _DOUBLED = re.compile(r'\{\s*""\w').match
-_ENTITIES = re.compile(r"\{\s*&(?:quot|apos|#34|#39|#x22|#x27);", re.IGNORECASE).search
 _MAX_LEVELS = 4
 
 _MAY_BE_VALID = re.compile(r'\{\s*+(?:\}|"[^"\\\n]*+"\s*+:)|\[').match
@@ -77,17 +74,6 @@ class Candidate:
     """Where the part of the text begins that is searched: behind the last thought."""
 
 
-class _Element(NamedTuple):
-    """An object that belongs to a list before it."""
-
-    start: int
-    """Behind its opening brace."""
-    array: list[Any] | None
-    """The list; None where the object before is its first element."""
-    schema: Schema | None
-    comma: bool
-
-
 def find(text: str, schema: Schema | None, *, invalid: bool = False, far: bool = False) -> Candidate | None:
     """Find the value that was meant.
 
@@ -104,53 +90,40 @@ def find(text: str, schema: Schema | None, *, invalid: bool = False, far: bool =
     Returns:
         The candidate with its repairs, those of its surroundings included; None where there is no value.
     """
-    search = _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid)
-    search.far = far
-    return search.run()
-
-
-def without_entities(text: str) -> str | None:
-    """The text with its HTML entities decoded, if an object in it has its quotes written so; else None."""
-    return html.unescape(text) if "&" in text and _ENTITIES(text) else None
+    return _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid, far=far).run()
 
 
 class _Search:
     """One walk through a text, from one bracket or tag to the next."""
 
-    def __init__(self, text: str, schema: Schema | None, budget: int, level: int = 0, *, invalid: bool = False) -> None:
-        self.text = text
-        self.schema = schema
-        self.level = level
-        self.invalid = invalid
-        self.wants_object = schema is not None and "object" in schema.types
-        self.wants_list = schema is not None and "array" in schema.types and not self.wants_object
-        items = schema.items if schema is not None and self.wants_list else schema
-        self.known: Mapping[str, Schema] = items.properties if items is not None else {}
-        """The keys of the objects that the schema asks for."""
+    def __init__(
+        self, text: str, schema: Schema | None, budget: int, level: int = 0, *, invalid: bool = False, far: bool = False
+    ) -> None:
+        self.text, self.schema, self.level, self.invalid, self.far = text, schema, level, invalid, far
+        self.budget = budget
+        """How many characters may still be read."""
+        given = schema or Schema()
+        self.wants_object = "object" in given.types
+        self.wants_list = "array" in given.types and not self.wants_object
+        self.members, self.items = given.properties, given.items
+        self.known = self.members if not self.wants_list else self.items.properties if self.items is not None else {}
+        """The keys of the objects that the schema asks for: of the value, or of its elements."""
         lists = [member.items.properties for member in self.known.values() if member.items is not None]
         self.inner = frozenset[str]().union(*lists)
         """The keys of the objects in their lists."""
         self.best: Candidate | None = None
         self.fallback: Candidate | None = None
         """From a thought that never ended, or from before a closing tag that nothing opened."""
-        self.several = False
         self.since = 0
         self.first = True
         """Whether nothing was found yet since `since`."""
-        self.thought = False
-        self.unending = False
-        self.broken = False
-        """Whether an object was not read to its end: what follows may be parts of it."""
-        self.torn = False
-        """Whether such an object had members."""
-        self.far = False
-        """Whether a quote inside of a text is part of it up to the next key."""
+        self.several = self.thought = self.unending = False
+        self.broken = self.torn = False
+        """Whether an object was not read to its end: what follows may be parts of it. Whether it had members."""
         self.raw: bool | None = None
         """Whether the backslashes of quoted texts are plain; None where nothing was read yet."""
         self.unbalanced: tuple[int, int, bool] | None = None
         """A part of the text, and whether it closes more lists than it opens."""
-        self.budget = budget
-        """How many characters may still be read."""
 
     def run(self) -> Candidate | None:
         search = _OBJECTS if self.wants_object else _VALUES
@@ -177,7 +150,7 @@ class _Search:
             if self.thought:
                 best.repairs.add("thought")
             self._name_surroundings(best)
-            if best.complete and (self._torn_off(best.end) or self._lost_element(best.end)):
+            if best.complete and self._lost_behind(best.end):
                 best.complete = False
                 best.repairs.add("unreadable")
         return best
@@ -202,7 +175,7 @@ class _Search:
     def _offer(self, candidate: Candidate) -> None:
         candidate.since = self.since
         plausible = not self._is_part(candidate) and self._plausible(candidate)
-        if self.torn and candidate.complete and _BEHIND_ELEMENT(*self._before(candidate)):
+        if self.torn and candidate.complete and self._behind(_BEHIND_ELEMENT, candidate.start):
             candidate.complete = False  # it may be the rest of the object before
             candidate.repairs.add("unreadable")
         self.first = False
@@ -233,16 +206,15 @@ class _Search:
             candidate.fits = "mismatch" not in found
         return candidate.fits
 
-    # --- reading at one place ---------------------------------------------------------------------------------------
+    # -- reading at one place ------------------------------------------------------------------------------------------
 
     def _without_brace(self, pos: int) -> int:
         """Read an object whose opening brace is missing (it may have stood in the prompt); where to search on."""
         match = _NO_BRACE(self.text, pos)
-        known = self.schema.properties if self.schema is not None else {}
-        if match is None or (known and match[1] not in known):
+        if match is None or (self.members and match[1] not in self.members):
             return pos
         candidate, resume = self._nearly(match.end(), braced=False)
-        if not candidate.complete and not (known and candidate.rank[1]):
+        if not candidate.complete and not (self.members and candidate.rank[1]):
             return pos
         self._offer(candidate)
         return resume
@@ -277,13 +249,11 @@ class _Search:
                 inner, end = _STRINGS.raw_decode(text, start)
             except ValueError:
                 self.budget -= len(text) - start
-                rest = _ESCAPED_END(text, start + 1)
-                if rest is None or rest.end() < len(text):  # not cut off, but something that is no JSON string
-                    return None
+                if past(_ESCAPED_END(text, start + 1), 0) < len(text):
+                    return None  # not cut off, but something that is no JSON string
                 inner, end = unescape(text[start + 1 :], cut=True)[0], len(text)
         elif "\\" in text[start + 1 : start + 12] and _ESCAPED(text, start):
-            match = _ESCAPED_END(text, start)
-            end = match.end() if match is not None else len(text)
+            end = past(_ESCAPED_END(text, start), len(text))
             inner = unescape(text[start:end], cut=end == len(text))[0]
         elif '""' in text[start + 1 : start + 12] and _DOUBLED(text, start):
             inner, end = text[start:].replace('""', '"'), len(text)
@@ -319,12 +289,14 @@ class _Search:
                 found = scanner.read(more, schema)
                 value += found
             elif (element := self._next_element(value, start, scanner.pos)) is not None:
-                if not element.comma:
+                match, array, items = element
+                if not match["comma"]:
                     repairs.add("missing_comma")
-                value, array = (value, element.array) if element.array is not None else ([value], None)
-                item = scanner.members(element.start, element.schema, {}, 1, in_array=True)
+                if array is None:
+                    array = value = [value]
+                item = scanner.members(match.end(), items, {}, 1, in_array=True)
                 if item or not scanner.stopped:
-                    (value if array is None else array).append(item)
+                    array.append(item)
             else:
                 break
             repairs.add("brackets")
@@ -336,14 +308,17 @@ class _Search:
         self.budget -= max(scanner.pos, scanner.reach) - start
         return candidate, resume
 
-    def _next_element(self, value: Any, start: int, end: int) -> "_Element | None":
+    def _next_element(
+        self, value: Any, start: int, end: int
+    ) -> tuple[re.Match[str], list[Any] | None, Schema | None] | None:
         """The object behind a value whose list was closed too early, or has no brackets; None where there is none.
 
+        It comes with the list, None where the object before is its first element, and with the schema of the elements.
         Only a comma and closing marks part the two. Where the schema says array, objects one behind the other are its
         elements, too. Otherwise a list must be there, and the keys of the object must be those of its elements.
         """
         match = _NEXT_ELEMENT(self.text, end)
-        if match is None or _BEHIND_KEY(self.text, max(self.since, start - 30), start):
+        if match is None or self._behind(_BEHIND_KEY, start):
             return None
         array, schema = value, self.schema
         if isinstance(value, dict) and self.wants_list:
@@ -363,32 +338,30 @@ class _Search:
             alike = bool(array) and isinstance(array[-1], dict) and match["key"] in array[-1]
             if not named and not (alike and self._closes_list(match.start("key"))):
                 return None
-        return _Element(match.end(), array, items, comma=bool(match["comma"]))
+        return match, array, items
 
     def _next_scalar(self, value: Any, end: int) -> int:
         """The mark behind which the texts or numbers of a list go on that was closed too early; 0 where none do."""
         match = _NEXT_SCALAR(self.text, end) if self.wants_list and isinstance(value, list) and value else None
         if match is None or isinstance(value[-1], (dict, list)) or isinstance(value[-1], str) != (match[2] == '"'):
             return 0
-        items = self.schema.items if self.schema is not None else None
-        flat = items is not None and bool(items.types) and "array" not in items.types
+        flat = self.items is not None and bool(self.items.types) and "array" not in self.items.types
         return match.end(1) - 1 if (flat if match[1][-1] == "[" else self._closes_list(match.end())) else 0
 
     def _closes_list(self, pos: int) -> bool:
         """Whether more brackets of lists are closed than opened from here to the end, or to the next tag."""
         if self.unbalanced is None or not self.unbalanced[0] <= pos < self.unbalanced[1]:
-            tag = _ANY_TAG(self.text, pos)
-            end = tag.start() if tag else len(self.text)
+            end = self._part_end(pos)
             self.budget -= end - pos
             self.unbalanced = pos, end, self.text.count("]", pos, end) > self.text.count("[", pos, end)
         return self.unbalanced[2]
 
     def _goes_on(self, value: Any, start: int, end: int) -> int:
         """Where an object that was closed too early goes on (`{"a": 1}, "b": 2}`); 0 where it does not."""
-        match = _GOES_ON(self.text, end) if self.schema is not None and isinstance(value, dict) else None
-        if match is None or self.schema is None or match[1] not in self.schema.properties or not self._keys(value):
+        match = _GOES_ON(self.text, end) if self.members and isinstance(value, dict) else None
+        if match is None or match[1] not in self.members or not self._keys(value) or self._behind(_BEHIND_KEY, start):
             return 0
-        return 0 if _BEHIND_KEY(self.text, max(self.since, start - 30), start) else match.end()
+        return match.end()
 
     def _candidate(self, value: Any, start: int, end: int, repairs: set[str], *, complete: bool) -> Candidate:
         quoted = self.schema is not None or "bare_key" not in repairs
@@ -402,36 +375,32 @@ class _Search:
     def _keys(self, value: dict[str, Any]) -> int:
         return sum(key in self.known for key in value) if self.known else len(value)
 
-    # --- prose or not -----------------------------------------------------------------------------------------------
+    # -- prose or not --------------------------------------------------------------------------------------------------
 
-    def _before(self, candidate: Candidate) -> tuple[str, int, int]:
-        return self.text, max(self.since, candidate.start - 30), candidate.start
+    def _behind(self, what: Callable[[str, int, int], Any], start: int) -> bool:
+        return bool(what(self.text, max(self.since, start - 30), start))
 
     def _is_part(self, candidate: Candidate) -> bool:
         """Whether it stands where a member or element of another object would, which was not read to its end."""
-        place = self._before(candidate)
-        named = self.schema is not None and self.schema.properties and candidate.rank[1]
-        if _BEHIND_KEY(*place):
+        named = self.members and candidate.rank[1]
+        if self._behind(_BEHIND_KEY, candidate.start):
             return not (self.first and named)
         if not self.broken:
             return False
         if isinstance(candidate.value, list):
             return not self._begins_phrase(candidate)
         escaped = self.torn and "double_encoded" in candidate.repairs
-        return not named and (escaped or _BEHIND_ELEMENT(*place) is not None)
+        return not named and (escaped or self._behind(_BEHIND_ELEMENT, candidate.start))
 
     def _plausible(self, candidate: Candidate) -> bool:
         """Whether what was found is JSON that somebody meant, and not a brace or a bracket of prose."""
         value = candidate.value
-        named = bool(self.schema is not None and self.schema.properties)
-        if isinstance(value, dict) and candidate.rank[1] and named:
-            return True
         if not value:
-            return candidate.complete and not candidate.repairs and (self._alone(candidate) or self._fenced(candidate))
+            return candidate.complete and not candidate.repairs and self._apart(candidate)
         if isinstance(value, dict):
-            quoted = "bare_key" not in candidate.repairs or (not named and candidate.bare < len(value))
-            return quoted or self._alone(candidate) or self._fenced(candidate)
-        if candidate.rank[0] or self._alone(candidate) or self._fenced(candidate):
+            quoted = "bare_key" not in candidate.repairs or (not self.members and candidate.bare < len(value))
+            return bool(self.members and candidate.rank[1]) or quoted or self._apart(candidate)
+        if candidate.rank[0] or self._apart(candidate):
             return True
         whole = candidate.complete and "bare_string" not in candidate.repairs
         return whole and self._begins_phrase(candidate) and _ENDS_LINE(self.text, candidate.end) is not None
@@ -442,42 +411,41 @@ class _Search:
         alone = begin == candidate.since and not self.text[begin : candidate.start].strip()
         return alone or _ENDS_PHRASE(self.text, begin, candidate.start) is not None
 
-    def _alone(self, candidate: Candidate) -> bool:
-        """Whether nothing but fences and stray brackets stands around it."""
-        if not self.first:
-            return False
-        before = _NOTHING(self.text, candidate.since, candidate.start)
-        after = _NOTHING(self.text, candidate.end)
-        return bool(before and before.end() == candidate.start and after and after["end"] is not None)
+    def _apart(self, candidate: Candidate) -> bool:
+        """Whether a fence stands before it, or nothing but fences and stray brackets around it."""
+        text, start = self.text, candidate.start
+        if _FENCE_BEFORE(text, max(0, start - 60), start) is not None:
+            return True
+        before, after = _NOTHING(text, candidate.since, start), _NOTHING(text, candidate.end)
+        return bool(self.first and before and before.end() == start and after and after["end"] is not None)
 
-    def _fenced(self, candidate: Candidate) -> bool:
-        return _FENCE_BEFORE(self.text, max(0, candidate.start - 60), candidate.start) is not None
+    def _part_end(self, pos: int) -> int:
+        """Where the next tag is, or the end."""
+        tag = _ANY_TAG(self.text, pos)
+        return tag.start() if tag else len(self.text)
 
-    def _torn_off(self, end: int) -> bool:
-        """Whether members follow the object, and a brace that closes them: it was closed too early (`4}5, "b": 2}`)."""
+    def _lost_behind(self, end: int) -> bool:
+        """Whether parts of the object follow, which was closed too early: an object with a key that only a list of it
+        has, or members and a brace that closes them (`4}5, "b": 2}`)."""
+        element = _NEXT_ELEMENT(self.text, end)
+        if element is not None and element["key"] not in self.known and element["key"] in self.inner:
+            return True
         if _MEMBER_BEHIND(self.text, end) is None:
             return False
-        tag = _ANY_TAG(self.text, end)
-        rest = self.text[end : tag.start() if tag else len(self.text)]
+        rest = self.text[end : self._part_end(end)]
         return rest.count("}") > rest.count("{")
-
-    def _lost_element(self, end: int) -> bool:
-        """Whether an object follows that no prose parts from this one, with a key that only a list of it has."""
-        match = _NEXT_ELEMENT(self.text, end)
-        return match is not None and match["key"] not in self.known and match["key"] in self.inner
 
     def _name_surroundings(self, candidate: Candidate) -> None:
         """Add the repairs that say what was left out around the value."""
         text, repairs = self.text, candidate.repairs
         start, end = candidate.start, candidate.end
-        tag = _ANY_TAG(text, end)
+        part_end = self._part_end(end)
         fence = _FENCE_BEFORE(text, max(candidate.since, start - 60), start)
         if fence is not None:
             start = fence.start()
             repairs.add("fence")
-            behind = _FENCE_BEHIND(text, end)
-            end = behind.end() if behind is not None else end
-        before, after = text[candidate.since : start].strip(), text[end : tag.start() if tag else len(text)].strip()
+            end = past(_FENCE_BEHIND(text, end), end)
+        before, after = text[candidate.since : start].strip(), text[end:part_end].strip()
         if self.wants_object and before[:1] == "[" and (before == "[" or self.several):
             repairs.add("unwrapped")
             before = "" if before == "[" else before
@@ -485,3 +453,34 @@ class _Search:
         for rest in (before, after):
             if rest:
                 repairs.add("prose" if rest.strip("{}[]()<>,;. \n`~") else "brackets")
+
+
+# -- valid JSON --------------------------------------------------------------------------------------------------------
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODE = json.JSONDecoder(parse_constant=_refuse).raw_decode
+_MAY_BE_INFINITE = re.compile(r"[eE]\+?\d{3}|\d{200}").search
+
+
+def valid_at(text: str, start: int) -> tuple[Any, int] | None:
+    """The valid JSON that begins at `start`, and where it ends; None where there is none.
+
+    What Python cannot hold is not valid here: a number that overflows to an infinity, an integer of more than 4,300
+    digits, nesting beyond the recursion limit.
+    """
+    try:
+        value, end = _DECODE(text, start)
+    except (ValueError, RecursionError):
+        return None
+    todo = [value] if _MAY_BE_INFINITE(text, start, end) else []
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict | list):
+            todo.extend(item.values() if isinstance(item, dict) else item)
+        elif isinstance(item, float) and math.isinf(item):  # 1e999
+            return None
+    return value, end
