@@ -29,10 +29,9 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import parse
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
 from plumbline.tasks.task import Task
-from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rollouts import collect
-from plumbline.training.update import update_policy
+from plumbline.training.update import credit, update_policy
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]
 GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]

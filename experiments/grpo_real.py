@@ -343,8 +343,8 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
 
     from plumbline.policies import open_policy
     from plumbline.tasks.source import Source
-    from plumbline.training.credit import credit
     from plumbline.training.rollouts import collect
+    from plumbline.training.update import credit
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None
@@ -368,7 +368,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
 
 def group_gradients(policy: Any, credits_: list[Any], copies: int) -> Any:
     """The gradient of each group [groups, elements watched]."""
-    from plumbline.training.noise import GradientParts
+    from plumbline.training.update import GradientParts
 
     watched = GradientParts(policy.trainable())
     for number in range(len(credits_) // copies):

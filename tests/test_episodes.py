@@ -23,13 +23,11 @@ from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task, as_task, episode_of
-from plumbline.training.credit import credit
-from plumbline.training.noise import independent_parts
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
 from plumbline.training.rollouts import collect
 from plumbline.training.sft import demonstrate
-from plumbline.training.update import update_policy
+from plumbline.training.update import credit, independent_parts, update_policy
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies.flow import conftest as flow
 from tests.policies.masked import conftest as masked

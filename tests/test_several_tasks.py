@@ -9,7 +9,7 @@ import yaml
 
 from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import open_task_for
-from plumbline.evaluation.named import compare_paths
+from plumbline.evaluation.history import compare_paths
 from plumbline.recipe import find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
 from plumbline.reports.several import sweep_table
@@ -20,9 +20,8 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
-from plumbline.training.metrics import _rewards
 from plumbline.training.pipeline import run_recipe
-from plumbline.training.rl import _collect
+from plumbline.training.rl import _collect, _rewards
 from plumbline.training.rollouts import collect
 from plumbline.training.stage import Stage
 from plumbline.training.sweep import run_sweep

@@ -138,7 +138,7 @@ def coverage(seeds: Sequence[int]) -> dict[str, Any]:
 
 def rate_left(seeds: Sequence[int]) -> dict[str, Any]:
     """What a cosine over 200 steps with a tenth of warm-up leaves of the learning rate, and of all that is to come."""
-    from plumbline.training.schedule import schedule, warmup_steps
+    from plumbline.training.optimiser import schedule, warmup_steps
 
     rates = np.array([schedule("cosine", step, 200, warmup_steps(0.1, 200)) for step in range(200)])
     rows = {

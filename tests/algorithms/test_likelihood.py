@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from plumbline.algorithms.algorithm import Scored
-from plumbline.algorithms.likelihood.bound import bound_views
-from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.spg import MIX, ORDER, sandwiched
+from plumbline.algorithms.views import bound_views, trajectory_views
 from plumbline.algorithms.wd1 import LOOKS, Wd1
 from plumbline.errors import RecipeError
 from plumbline.recipe import parse

@@ -400,7 +400,7 @@ def gradients(policy):
 def credited(policy, recipe):
     """Four groups of the toy task, of which each rollout has its credit."""
     from plumbline.seeds import generator
-    from plumbline.training.credit import credit
+    from plumbline.training.update import credit
 
     examples = TOY.examples("train")[:4]
     groups = collect(policy, TOY, examples, copies=4, sampling=recipe.sampling, key=("credited",))

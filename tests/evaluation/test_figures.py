@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from plumbline.evaluation.evaluate import evaluate_completions, references
-from plumbline.evaluation.figures import by_prefix, by_stratum, figures, titles
 from plumbline.evaluation.statistics import rate_interval
-from plumbline.evaluation.summary import detail
+from plumbline.evaluation.summary import by_prefix, by_stratum, detail, figures, titles
 from plumbline.records import Figure, Headline
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.storage import dumps

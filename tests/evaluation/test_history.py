@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import DataError, IncomparableError, RunError
-from plumbline.evaluation.history import Asked, Lineage, history, plain_history
-from plumbline.evaluation.named import compare_paths, plain_comparisons
+from plumbline.evaluation.history import Asked, Lineage, compare_paths, history, plain_comparisons, plain_history
 from plumbline.evaluation.statistics import Interval, detectable, direction, holm
 from plumbline.reports.evaluation_output import render
 from plumbline.reports.several import history_page, history_tables

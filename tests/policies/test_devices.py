@@ -17,10 +17,9 @@ from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.token_law import noises
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
-from plumbline.training import passes
-from plumbline.training.credit import Credit
+from plumbline.training import optimiser as passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import update_policy
+from plumbline.training.update import Credit, update_policy
 from tests.fake_gpu import Tape, fake_gpu, is_there
 from tests.training.toy_runs import toy_recipe
 

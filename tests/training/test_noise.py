@@ -11,18 +11,18 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import ModelSection, OptimiserSection
 from plumbline.records import Sampling
-from plumbline.training.credit import Credit
-from plumbline.training.noise import (
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.update import (
     MEMORY,
     WATCHED,
+    Credit,
     GradientParts,
     SignalNoise,
     independent_parts,
     signal_and_noise,
     smoothed_ratio,
+    update_policy,
 )
-from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import update_policy
 from tests.training.toy_runs import toy_recipe
 
 MEAN = np.array([0.5, -0.3, 0.2, 0.0])

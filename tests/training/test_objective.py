@@ -9,8 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.algorithms.advantages import advantages, has_signal, shuffled
-from plumbline.algorithms.objective import Compared, clipped_surrogate, units, weights
+from plumbline.algorithms.algorithm import Compared, advantages, clipped_surrogate, has_signal, shuffled, units, weights
 
 REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
 

@@ -18,7 +18,8 @@ from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.recipe import parse
 from plumbline.reports.sections import tokens
 from plumbline.reports.view import View
-from plumbline.training import passes, pipeline, rl
+from plumbline.training import optimiser as passes
+from plumbline.training import pipeline, rl
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from tests.runs.test_changes import recipe

@@ -19,13 +19,12 @@ from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.training import checkpoints
-from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import train_rl
 from plumbline.training.rollouts import collect
 from plumbline.training.stage import Stage
-from plumbline.training.update import update_policy
+from plumbline.training.update import credit, update_policy
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe, train_toy
 

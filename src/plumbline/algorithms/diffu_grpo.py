@@ -20,8 +20,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.likelihood.bound import Look, bound_views
-from plumbline.algorithms.likelihood.views import Scores, View
+from plumbline.algorithms.views import Look, Scores, View, bound_views
 from plumbline.records import Trajectory
 
 

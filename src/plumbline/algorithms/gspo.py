@@ -22,10 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.likelihood.trajectory import trajectory_views
-from plumbline.algorithms.likelihood.views import Scores, View
-from plumbline.algorithms.objective import Level
+from plumbline.algorithms.algorithm import Clipped, Level
+from plumbline.algorithms.views import Scores, View, trajectory_views
 from plumbline.records import Trajectory
 
 

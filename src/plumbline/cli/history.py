@@ -63,7 +63,7 @@ def compare(
 
     p-values are adjusted for all comparisons that are shown (Holm).
     """
-    from plumbline.evaluation.named import compare_paths, plain_comparisons
+    from plumbline.evaluation.history import compare_paths, plain_comparisons
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_run
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from plumbline.errors import DataError, PlumblineError
-from plumbline.evaluation.figures import EARNED
+from plumbline.evaluation.summary import EARNED
 from plumbline.records import Evaluation, Example, Judged
 from plumbline.runs.evaluations import Replay
 from plumbline.tasks.task import Task

@@ -18,6 +18,21 @@ from torch.utils.checkpoint import checkpoint
 from plumbline.policies.token_law import draw, kl, restrict
 from plumbline.records import Sampling
 
+# -- head ------------------------------------------------------------------------------------------------------------
+#
+# Log-probabilities from hidden states, without ever holding [N, V] logits at once.
+#
+# Letters in shapes: N scored tokens, H hidden size, V vocabulary, K likeliest tokens.
+#
+# For a vocabulary of 152k, the logits of 16 completions of 256 tokens take 2.5 GB in float32, several times over in a
+# plain backward pass. Here the head is applied to a slice of the rows at a time. With p = softmax(restrict(hW^T)) the
+# gradient of log p(y) with respect to the logits is (onehot(y) - p) / temperature, the softmax gradient; outside the
+# support of the filters it is 0 because p is. The difference is taken in float32 and then rounded: where p(y) is near
+# 1, what 16 bits leave of p says nothing of 1 - p. What comes from behind only scales a row of it, so the gradient of
+# the hidden states, (onehot(y) - p) W / temperature, is taken in the forward pass, while the slice's probabilities are
+# at hand: one pass of the head a token. Only where the head itself is trained does the backward pass compute them
+# again.
+
 LOGITS_AT_ONCE = {"cuda": 2**25, "cpu": 2**23}
 """Logits that one slice may hold: 128 MiB in float32 on a GPU; on a CPU 16 MiB in 16 bits, which the allocator gives
 back to the next slice instead of asking the system for new pages each time."""

@@ -21,6 +21,14 @@ from plumbline.errors import ModelError
 from plumbline.records import Key, Sampling
 from plumbline.seeds import derive, generator
 
+# -- draws -----------------------------------------------------------------------------------------------------------
+#
+# Random numbers that belong to one request or one demonstration, whatever stands beside it in a chunk or a pass.
+#
+# How many rows a device holds at once must not change what is drawn or what is learnt, so nothing is drawn for a chunk
+# as a whole: each request has a generator of its own, seeded by its key, and each demonstration one seeded by its
+# place.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noise:

@@ -15,7 +15,6 @@ import numpy as np
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.figures import EARNED
 from plumbline.evaluation.statistics import (
     TIE,
     Direction,
@@ -27,6 +26,7 @@ from plumbline.evaluation.statistics import (
     paired,
 )
 from plumbline.evaluation.statistics import holm as holm_adjusted
+from plumbline.evaluation.summary import EARNED
 from plumbline.records import Evaluation, Judged
 
 Pair = tuple[Judged, Judged]

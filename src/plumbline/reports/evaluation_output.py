@@ -16,10 +16,9 @@ from rich.text import Text
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationResult
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.figures import ACCURACY, REWARD, RIGHT, TITLES
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
-from plumbline.evaluation.summary import detail
+from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
 from plumbline.reports.page import Section, is_page, page
 from plumbline.reports.sections import replayed
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded

@@ -12,9 +12,9 @@ import numpy as np
 
 from plumbline.checks.diagnosis.check import lacking
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.figures import EARNED
 from plumbline.evaluation.replays import RULE as REPLAYED
 from plumbline.evaluation.statistics import Interval, skill
+from plumbline.evaluation.summary import EARNED
 from plumbline.policies.options import PretrainedModel
 from plumbline.records import Evaluation, Judged
 from plumbline.reports import build_tables, charts, comparisons, numbers

@@ -10,8 +10,8 @@ from rich.table import Table as Terminal
 from rich.text import Text
 
 from plumbline.errors import visible
+from plumbline.evaluation.comparison import Pairing
 from plumbline.evaluation.history import Lineage, Member, Result
-from plumbline.evaluation.pairing import Pairing
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers

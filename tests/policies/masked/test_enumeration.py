@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plumbline.algorithms.just_grpo import JustGrpo
-from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.algorithms.views import trajectory_views
 from plumbline.api import check_policy, sampled
 from plumbline.policies.masked.options import MaskedSampling
 from tests.policies.masked.conftest import opened

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.likelihood.bound import bound_views
-from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.algorithms.views import bound_views, trajectory_views
 from plumbline.algorithms.wd1 import LOOKS
 from plumbline.api import sampled
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import update_policy
+from plumbline.training.update import Credit, update_policy
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
 from tests.training.toy_runs import toy_recipe

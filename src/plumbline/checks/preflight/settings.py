@@ -51,7 +51,7 @@ def rates(before: BeforeRun) -> Iterator[Finding]:
 
 def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) -> Iterator[Finding]:
     """Whether they move the weights; and in RL, whether they are near 0 for a large share of the steps."""
-    from plumbline.training.schedule import schedule, warmup_steps
+    from plumbline.training.optimiser import schedule, warmup_steps
 
     warmup = warmup_steps(section.warmup, steps)
     shares = [schedule(section.schedule, step, steps, warmup) for step in range(steps)]

@@ -27,6 +27,19 @@ from torch.nn import functional
 from plumbline.policies.pretrained.policy import padded, round_up
 from plumbline.records import Trajectory
 
+# -- bands -----------------------------------------------------------------------------------------------------------
+#
+# Causal attention on a CPU, written out as matrix products with a backward pass of their own.
+#
+# Letters in shapes: K key-value heads, Q query heads of each, R rows, C places of a row, D size of a head, P places of
+# the prompt before a row, S own keys of a row (C, and those of a cache before them).
+#
+# The rows of a product are the query heads that share a key (Ainslie et al. 2023, arXiv:2305.13245). The causal square
+# is cut into bands of queries, each with the keys that it sees. What is kept for the backward pass is the softmax of
+# each band, from which the gradients follow (Vaswani et al. 2017, arXiv:1706.03762, differentiated): with A the
+# softmax of s q k^T and o = A v, dv = A^T do, dA = do v^T, dS = A * (dA - rowsum(A * dA)), dq = s dS k and dk = s dS^T
+# q. Left to autograd, every band's keys are cut out again in the backward pass, with a gradient of full size for each.
+
 BAND = 128
 """Queries that are multiplied together: fewer make more products, more multiply what is masked."""
 

@@ -31,6 +31,15 @@ from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn
 from plumbline.policies.token_law import Noise, check_drawn, draw, log_prob, uniforms
 from plumbline.records import Message, Request, Sampling, Step, Trajectory
 
+# -- sampler ---------------------------------------------------------------------------------------------------------
+#
+# The decoding loop: draw, append, drop what is finished.
+#
+# Letters in shapes: P prompts, G copies, R rows, C token limit.
+#
+# Every row has its own uniform numbers, drawn before the loop by its own request's generator, so a row's tokens do not
+# depend on which other rows run beside it: dropping finished rows changes the speed and not the result.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:

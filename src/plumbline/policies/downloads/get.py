@@ -30,6 +30,10 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.runs.claims import locked
 from plumbline.storage import as_umask_says, read_object, write_json
 
+# -- catalogue -------------------------------------------------------------------------------------------------------
+#
+# The models that `plumbline get` can fetch, as data.
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

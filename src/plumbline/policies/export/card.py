@@ -29,6 +29,10 @@ from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener, Run
 from plumbline.storage import SMALL, read_bytes, read_object
 
+# -- source ----------------------------------------------------------------------------------------------------------
+#
+# What is exported: a run's last model or any other, what it began from, and under which licence that is.
+
 UNKNOWN = "unknown: look it up"
 
 
@@ -147,6 +151,11 @@ def _said_in(readme: Path) -> str | None:
         return None
     found = values.get("license") if isinstance(values, dict) else None
     return found if isinstance(found, str) else None
+
+
+# -- change ----------------------------------------------------------------------------------------------------------
+#
+# What an export costs in reward: the same examples before and after, both computed in float32.
 
 
 @dataclass(frozen=True, slots=True)

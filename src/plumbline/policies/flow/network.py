@@ -344,6 +344,21 @@ def _rotate(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     return (wide * cos + torch.cat([-second, first], dim=-1) * sin).to(states.dtype)
 
 
+# -- backbone --------------------------------------------------------------------------------------------------------
+#
+# A causal transformers model as a flow network: it sees both ways, and is told the time.
+#
+# Letters in shapes: R rows, T tokens, H hidden size, C conditioning size.
+#
+# Each half of a layer is shifted, scaled and gated by the time, as FS-DFM's are (adaptive layer norm, Peebles and Xie
+# 2023, arXiv:2212.09748), around what the backbone computes:
+#
+#     x + (1 + gate) part((1 + scale) norm(x) + shift)        part: attention, feed-forward; likewise the last norm
+#
+# Shifts, scales and gates come from a linear layer that starts as 0, so before its first update the network gives the
+# backbone's own logits under the same attention, whatever the time. They are kept and applied in float32, beside a
+# backbone of any dtype, and are trained whether or not the backbone has adapters.
+
 FILE = "clock.safetensors"
 """The conditioning's weights, beside a backbone or its adapter."""
 PARTS = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")

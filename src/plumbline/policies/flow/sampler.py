@@ -20,6 +20,18 @@ from plumbline.policies.places import Places
 from plumbline.policies.token_law import draw, kl, restrict, uniforms
 from plumbline.records import Sampling, Step
 
+# -- schedule --------------------------------------------------------------------------------------------------------
+#
+# The clock of a discrete flow: how much of the answer stands at time t, and how often a place may jump.
+#
+# Letters: kappa_t = t^n is the chance that a place already holds its final token (the mixture path of Gat et al. 2024,
+# arXiv:2407.15595). A step from t to t + h lets a place jump with
+#
+#     a = ln[(1 - kappa_t) / (1 - kappa_{t+h})]        the cumulative scalar of FS-DFM (arXiv:2509.20624)
+#     q = 1 - e^-a = (kappa_{t+h} - kappa_t) / (1 - kappa_t)
+#
+# which at the last step is q = 1 and a infinite: there every place takes a token from the model's law.
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:
@@ -64,6 +76,24 @@ def ticks(sampling: FlowSampling, exponent: float) -> list[Tick]:
     count = sampling.steps
     return [tick(step / count, (step + 1) / count, exponent) for step in range(count)]
 
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+#
+# How a place jumps in one step, and the probability of what it did.
+#
+# Letters: z restricted logits [N, V] (temperature and filters are in them), l = log softmax(z), c the place's present
+# token, m = 1 - p_c the chance of any other, q and a from `schedule`.
+#
+#     kernel             stays                         jumps to j != c
+#     conditional (A)    (1 - q) + q p_c               q p_j          a token is drawn, and taken with probability q
+#                                                                     (Gat et al. 2024, arXiv:2407.15595)
+#     marginal (B)       e^(-a m)                      (1 - e^(-a m)) p_j / m          the marginal rate, held for the
+#                                                                     step (FS-DFM, arXiv:2509.20624)
+#     last step          p_c                           p_j
+#
+# The two agree to second order in a. Log-probabilities need no clamp: for B, log((1 - e^-x) p_j / m) with x = a m is
+# log a + l_j + phi(x), phi(x) = log((1 - e^-x) / x), and log m is a log-sum-exp over the other tokens, not log(1 -
+# p_c), which loses all digits where the model is sure.
 
 SMALL = 1e-2
 """Below this phi is taken from its series, whose next term is 1e-15 there."""

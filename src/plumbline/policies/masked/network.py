@@ -205,6 +205,15 @@ class Network:
         return ids.scatter(1, at, canvas)
 
 
+# -- checkpoints -----------------------------------------------------------------------------------------------------
+#
+# Published masked-diffusion checkpoints as stock Llama, Qwen2 and Qwen3 weights; no code of theirs is run.
+#
+# LLaDA (Nie et al. 2025, arXiv:2502.09992) is a Llama without causal mask under other names. Dream (Ye et al. 2025,
+# arXiv:2508.15487) keeps Qwen2's names and predicts place i at place i - 1, because it was made from a causal model.
+# The models of dllm (arXiv:2602.22661) are Qwen3, Qwen2 and Llama without causal mask. SDAR (arXiv:2510.06303) is a
+# Qwen3 that writes block after block. docs/checkpoints.md says where each layout is from.
+
 LLADA_NAMES = {
     r"^model\.transformer\.wte\.": "model.embed_tokens.",
     r"^model\.transformer\.ln_f\.": "model.norm.",

@@ -34,6 +34,10 @@ from plumbline.records import Request, Sampling, Step, Trajectory
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
 """That are tried (see `Trial`), tokens of their prompts, and places behind them."""
+# -- probe -----------------------------------------------------------------------------------------------------------
+#
+# What a model must be able to do, tried out on the loaded weights: nothing that the sampler relies on is assumed.
+
 FAMILIES = "use a model of plain attention and a linear head (Llama, Qwen, Mistral, LLaDA, Dream)"
 
 

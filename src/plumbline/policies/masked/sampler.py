@@ -33,6 +33,12 @@ from plumbline.policies.places import Places, draw_with_confidence, largest_log_
 from plumbline.policies.token_law import check_drawn, draw, uniforms
 from plumbline.records import Step
 
+# -- filling ---------------------------------------------------------------------------------------------------------
+#
+# One denoising step of several rows, as the samplers of this family make it.
+#
+# Letters in shapes: R rows, L places, n places filled in a step, Q places looked at.
+
 Settled = Callable[[Tensor, Tensor, float], Places]
 """From canvases [R, L], the places to look at [R, L] (bool) and the time to the laws of these places, row by row."""
 

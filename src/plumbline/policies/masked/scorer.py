@@ -24,6 +24,12 @@ from plumbline.policies.places import (
 )
 from plumbline.records import Trajectory
 
+# -- schedule --------------------------------------------------------------------------------------------------------
+#
+# How many places are filled in when: fixed in advance, so no part of the law depends on the weights.
+#
+# Letters: L places, T steps, B blocks.
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -109,6 +115,28 @@ def _even(total: int, parts: int) -> list[int]:
     return [total * part // parts for part in range(parts + 1)]
 
 
+# -- selectors -------------------------------------------------------------------------------------------------------
+#
+# Which hidden places a step fills in: how they are drawn, and the log-probability of that choice.
+#
+# Letters in shapes: R rows, L places, n places to fill. Scores are minus infinity where a place may not be chosen.
+#
+#    plackett_luce      places one after the other, each in proportion to exp(score) among those left
+#    plackett_luce_set  the same draw, but only which places were chosen counts (see `plumbline.policies.plackett_luce`)
+#    threshold          each place by itself with probability sigmoid((confidence - threshold) / temperature); if that
+#                       is none, one by softmax(confidence / temperature)
+#    low_confidence     what LLaDA's sampler does (Nie et al. 2025, arXiv:2502.09992): a token for every hidden place,
+#                       and the n most confident are kept. Tokens are independent, so the kept set and its tokens have
+#                       P = prod_{i in S} p_i(x_i) * prod_{j not in S} P(conf_j < least kept confidence); the gradient
+#                       is exact almost everywhere, but the expected reward jumps where a token's confidence crosses the
+#                       least kept one, and no gradient of this kind sees that
+#
+# `leftmost` fills the first hidden places of the block, which is no choice: its steps have no term for it, and with a
+# step for each place an answer is written as an autoregressive model writes it (`plumbline.algorithms.just_grpo`).
+#
+# The weights have no say in `random` (a set of fixed size) and `ancestral` (each place with a fixed probability, Sahoo
+# et al. 2024, arXiv:2406.07524): their log-probabilities are numbers without a gradient (`scorer.free_log_prob`).
+
 FREE = frozenset({"random", "ancestral", "leftmost"})
 
 """Selectors in whose choices the model has no say: their log-probability is a number without gradient, or none."""
@@ -141,6 +169,13 @@ def threshold_log_prob(confidence: Tensor, eligible: Tensor, law: tuple[float, f
     single = (confidence / temperature).masked_fill(~eligible, float("-inf")).log_softmax(1)
     none = log_out.masked_fill(~eligible, 0.0).sum(1) + single.masked_fill(~chosen, 0.0).sum(1)
     return torch.where(chosen.sum(1) == 1, torch.logaddexp(direct, none), direct)
+
+
+# -- recorded --------------------------------------------------------------------------------------------------------
+#
+# Recorded denoising steps as tensors, one row each: what the scorer reads.
+#
+# Letters in shapes: S steps, L places, N filled places of all steps, n most places that a step filled.
 
 
 class Recorded:

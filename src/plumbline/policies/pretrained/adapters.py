@@ -303,6 +303,12 @@ def _add(base: Tensor, low: Tensor, up: Tensor, rank: int) -> Tensor:
     return base.addmm_(low.to(base.dtype), up.to(base.dtype))
 
 
+# -- merged ----------------------------------------------------------------------------------------------------------
+#
+# A policy's weights for somebody else who draws with them: in files, or in memory, and what rounding made of them.
+#
+# Letters in shapes: S sampled elements. What is measured on them is `arrival.py`'s.
+
 SPREAD = 2**14
 """Elements of each trained matrix that are compared: of 210 matrices 3.4 million, so a share is exact to 0.001."""
 STABLE = "STABLE"

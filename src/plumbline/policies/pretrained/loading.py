@@ -32,6 +32,10 @@ from plumbline.policies.saved import ADAPTER, adapter_base, check_config, check_
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.storage import read_object
 
+# -- stock -----------------------------------------------------------------------------------------------------------
+#
+# Checkpoints whose files name classes that only their own code has, as what transformers has. No such code is run.
+
 FOREIGN = (
     "model_type",
     "architectures",

@@ -25,6 +25,12 @@ from plumbline.runs.cards import CARD
 from plumbline.runs.remote import portable
 from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_folder, write_json
 
+# -- inputs ----------------------------------------------------------------------------------------------------------
+#
+# Token ids and attention masks as models take them.
+#
+# Letters in shapes: R rows, T tokens of the longest row.
+
 
 def by_onednn(model: Any) -> bool:
     """Whether oneDNN multiplies a model's matrices, as it does in 16 bits on a CPU; lengths are then rounded up.

@@ -28,6 +28,12 @@ from plumbline.policies.pretrained.policy import additive, padded
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.records import Step, Trajectory
 
+# -- grid ------------------------------------------------------------------------------------------------------------
+#
+# How a canvas is cut into slots and blocks, and how many slots each round fills: nothing here depends on weights.
+#
+# Letters in shapes: L places of the canvas, S slots of it, k tokens of a slot (L = S k).
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -95,6 +101,16 @@ def count_slots(places: int, width: int, name: str) -> int:
 
 ALL, PAD = -1, -2
 """Tags of tokens that see everything before them (the prompt, masks), and of tokens that nothing sees."""
+
+
+# -- attention -------------------------------------------------------------------------------------------------------
+#
+# The only two ways in which this family runs its model, both with an explicit mask and explicit positions.
+#
+# Letters in shapes: R rows, Q tokens read at once, C cached tokens, T packed tokens, H hidden size.
+#
+# The mask is never left to transformers: positions out of order without a mask are taken there for several packed
+# documents, and the attention is cut silently (a test shows that the present version still does it).
 
 
 def read_packed(model: Any, ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:

@@ -33,6 +33,13 @@ from plumbline.policies.slots.sampler import Ids, decide, roll_out
 from plumbline.policies.token_law import Noise
 from plumbline.records import Request, Sampling, Trajectory
 
+# -- loading ---------------------------------------------------------------------------------------------------------
+#
+# What a causal model needs beyond its weights to be a slot policy: attention as it is told.
+#
+# A ReFusion checkpoint (Li et al. 2025, arXiv:2512.13586) holds plain Qwen3 weights, but its config.json may name
+# classes that only its own code has. It is opened as the Qwen3 that it is; none of that code is run.
+
 
 def plain_config(source: str) -> Any:
     """A Qwen3Config for a ReFusion checkpoint; None for every other model, whose own config serves."""
@@ -95,6 +102,26 @@ def check_attention(model: Any, source: str, context: int) -> None:
             "slots need a causal model with full attention and a linear head, such as Qwen3 or Llama",
         )
 
+
+# -- supervised ------------------------------------------------------------------------------------------------------
+#
+# The training loss of ReFusion (Li et al. 2025, arXiv:2512.13586): slots in any order, masks filled from them.
+#
+# Letters: L places of a canvas, k tokens of a slot, B demonstrations, T tokens of a row.
+#
+# Every demonstration has a time t (`Noise.time`, even in [0, 1)), p = (1 - 1e-3) t + 1e-3, and each slot is masked
+# with probability p. The model reads
+#
+#     [prompt] [slots that are not masked, in random order] [masked slots, in their order]
+#
+# causally, every token at its own position. A token of a clean slot predicts the next one of its slot, and a mask the
+# token that it hides:
+#
+#     loss = mean over the clean slots' targets of -log p   +   (1/L) sum over masked places of -log p / p_mask
+#
+# The published code takes the first mean over all targets of a batch at once, so what a slot counts depends on how
+# much was masked elsewhere, and it is 0/0 where every slot of the batch is masked. Here the mean is each
+# demonstration's own, and 0 where it has no target, so a batch may be cut into any passes.
 
 PLAIN = Sampling()
 """The law of supervised training: temperature 1, no filter."""
@@ -163,6 +190,13 @@ def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id:
     head = model.get_output_embeddings()
     logprobs = head_log_prob(hidden[predictors], head.weight, head.bias, targets, PLAIN)
     return -(logprobs * weights.to(logprobs.dtype)).sum()
+
+
+# -- scoring ---------------------------------------------------------------------------------------------------------
+#
+# The log-probabilities of recorded rounds, by one packed forward pass.
+#
+# Letters in shapes: N terms, T packed tokens, H hidden size.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

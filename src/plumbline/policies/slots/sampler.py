@@ -249,6 +249,26 @@ class _Rollout:
         self.context.select(rows)
 
 
+# -- threshold -------------------------------------------------------------------------------------------------------
+#
+# ReFusion's own decoding: as many slots at once as the model is sure of. For evaluation; it has no density.
+#
+# Letters in shapes: m open slots, n slots of a round, k places of a slot, H hidden size.
+#
+# A round (Li et al. 2025, arXiv:2512.13586), with one threshold for slots and tokens (the paper tunes two):
+#
+#   plan     one pass over the masks of the block's open slots. Chosen are the slots whose first token has more than the
+#            threshold's probability, or else the best one. Their masks' best tokens are their drafts.
+#   verify   one pass over the drafts, one behind the other. The longest prefix stays whose tokens the model gives more
+#            than the threshold after the tokens before them (a slot's first token always passes: the plan chose it).
+#            If it covers whole slots, or holds an end token, these are settled, and the next round begins.
+#   fill     else the chosen slots are filled side by side, blind to one another: what has not passed is masked and
+#            drafted again behind what has, then verified; in each such pass at least one more token of a slot stays.
+#
+# An end token settles its slot; the slots behind it are dropped, those before it are still filled. What is settled is
+# never read again. One prompt is decoded at a time, because prompts part ways at once; copies are equal.
+
+
 @torch.no_grad()
 def decide(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
     """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `sampler.roll_out`.
