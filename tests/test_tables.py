@@ -1,4 +1,4 @@
-"""The data files of the tasks: YAML in which no key stands twice, and which the fast reader reads as the strict one."""
+"""The data files of the environments: YAML in which no key stands twice, and which the fast reader reads as the strict one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from plumbline import tasks
 from plumbline.config.overrides import read_yaml
 from plumbline.tasks.tables import read_table
 
-FILES = sorted(Path(tasks.__file__).parent.rglob("*.yaml"))
+ENVIRONMENTS = Path(__file__).parents[1] / "environments"
+FILES = sorted(path for path in ENVIRONMENTS.glob("*/src/**/*.yaml") if path.parent.name != "recipes")
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -450,14 +450,20 @@ class Reference:
 
 
 def dot_chart(
-    rows: Sequence[DotRow], *, label: str, references: Sequence[Reference] = (), x_title: str = "reward"
+    rows: Sequence[DotRow],
+    *,
+    label: str,
+    references: Sequence[Reference] = (),
+    x_range: tuple[float, float] = UNIT,
+    x_title: str = "reward",
 ) -> str:
-    """Rows from top to bottom over an axis from 0 to 1; values outside of it are held at its edge.
+    """Rows from top to bottom over one axis; values outside of it are held at its edge.
 
     Args:
         rows: headings and rows of marks.
         label: what the figure shows, for those who do not see it.
         references: vertical lines; each has its name in a line of its own at the top, so that names never meet.
+        x_range: of the axis.
         x_title: under the axis.
     """
     references = [reference for reference in references if numbers.known(reference.interval.mean)]
@@ -465,7 +471,7 @@ def dot_chart(
     right = WIDTH - 12 - 6.8 * max((len(row.note) for row in rows), default=0)
     top = 8.0 + 16 * len(references)
     bottom = top + ROW * max(len(rows), 1)
-    at = ticks(*UNIT, 6)
+    at = ticks(*x_range, 6)
     return render(
         "dot_chart.svg",
         rows=rows,
@@ -474,7 +480,7 @@ def dot_chart(
         x_title=x_title,
         top=top,
         bottom=bottom,
-        x=Scale(*UNIT, left, right),
+        x=Scale(*x_range, left, right),
         ticks=list(zip(at, tick_labels(at), strict=True)),
         width=WIDTH,
         height=round(bottom + 36),
