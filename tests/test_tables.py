@@ -1,4 +1,4 @@
-"""The data files of the environments: YAML in which no key stands twice, and which the fast reader reads as the strict one."""
+"""The tables of the environments: YAML in which no key stands twice, and that both readers read alike."""
 
 from collections.abc import Iterator
 from pathlib import Path
