@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.algorithm import Compared, clipped_surrogate, units
+from plumbline.algorithms.objective import Compared, clipped_surrogate, units
 
 OWNER = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])
 STEP = torch.tensor([0, 0, 1, 1, 1, 2, 2, 3])

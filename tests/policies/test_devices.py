@@ -17,7 +17,7 @@ from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.token_law import noises
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
-from plumbline.training import optimiser as passes
+from plumbline.training import microbatches as passes
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import Credit, update_policy
 from tests.fake_gpu import Tape, fake_gpu, is_there

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.algorithms.algorithm import Compared, advantages, clipped_surrogate, has_signal, shuffled, units, weights
+from plumbline.algorithms.advantages import advantages, has_signal, shuffled
+from plumbline.algorithms.objective import Compared, clipped_surrogate, units, weights
 
 REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
 

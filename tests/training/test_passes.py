@@ -18,7 +18,7 @@ from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.recipe import parse
 from plumbline.reports.sections import tokens
 from plumbline.reports.view import View
-from plumbline.training import optimiser as passes
+from plumbline.training import microbatches as passes
 from plumbline.training import pipeline, rl
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from plumbline.algorithms.algorithm import Algorithm, Losses, Normaliser, Scored, grouped, over_units
+from plumbline.algorithms.algorithm import Algorithm, Scored, grouped
+from plumbline.algorithms.objective import Losses, Normaliser, over_units
 
 if TYPE_CHECKING:
     from torch import Tensor

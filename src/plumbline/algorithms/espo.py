@@ -21,7 +21,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Bounded, Level
+from plumbline.algorithms.algorithm import Bounded
+from plumbline.algorithms.objective import Level
 from plumbline.algorithms.views import Look, Looks
 
 

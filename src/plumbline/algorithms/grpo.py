@@ -22,7 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Clipped, Level
+from plumbline.algorithms.algorithm import Clipped
+from plumbline.algorithms.objective import Level
 from plumbline.algorithms.views import Pick, Scores, View, trajectory_views
 from plumbline.config.section import PositiveInt
 from plumbline.errors import RecipeError

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from plumbline.algorithms import espo, gdpo
-from plumbline.algorithms.algorithm import Algorithm, Losses, Scored
+from plumbline.algorithms.algorithm import Algorithm, Scored
+from plumbline.algorithms.objective import Losses
 from plumbline.algorithms.views import Scores, View, bound_views
 from plumbline.config.section import PositiveInt
 from plumbline.records import Trajectory

@@ -24,7 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.algorithms import coupled_grpo, diffu_grpo, espo, gdpo
-from plumbline.algorithms.algorithm import Algorithm, Losses, Scored, has_signal
+from plumbline.algorithms.advantages import has_signal
+from plumbline.algorithms.algorithm import Algorithm, Scored
+from plumbline.algorithms.objective import Losses
 from plumbline.algorithms.views import Scores, View, bound_views
 from plumbline.config.section import PositiveInt
 from plumbline.records import Trajectory

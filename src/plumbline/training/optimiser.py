@@ -5,18 +5,15 @@ copy and rounded once, after the step; otherwise most updates would vanish witho
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from plumbline.errors import RunError
-from plumbline.policies.memory import Say, begin_peak, free, is_full, peak, unheard, within_reach
-from plumbline.policies.policy import Helpers, Policy, Recomputes
-from plumbline.recipe import OptimiserSection, RlSection, Schedule, SftSection
-from plumbline.runs.run import Run
+from plumbline.recipe import OptimiserSection, Schedule
 from plumbline.training.guards import check_finite
+from plumbline.training.microbatches import Passes
 
 # -- schedule --------------------------------------------------------------------------------------------------------
 #
@@ -42,193 +39,6 @@ def schedule(kind: Schedule, step: float, total: int, warmup: int) -> float:
 def warmup_steps(warmup: float, total: int) -> int:
     """A share below 1 of all steps, or a number of steps."""
     return round(warmup * total) if warmup < 1 else int(warmup)
-
-
-# -- passes ----------------------------------------------------------------------------------------------------------
-#
-# How much of a batch goes into one forward and backward pass: as much as the recipe says, or what the memory holds.
-#
-# The gradient of a batch is the sum over its passes, however it was cut into them, so this decides about memory and
-# speed and never about a result.
-
-Part = TypeVar("Part")
-Result = TypeVar("Result")
-Cut = Callable[[int], Sequence[Part]]
-"""From the most tokens of a pass to the passes of a batch."""
-
-TRIALS = (2048, 8192)
-"""Tokens of the passes that are measured. The smaller one has more answers than one slice of the head takes at once, so
-that logits, which never take more than a slice, are not counted for every token."""
-MOST = 2**16
-"""Tokens of a pass, whatever the memory: the time in which it is started is then long hidden behind its arithmetic."""
-SHARE = 0.8
-"""Of the memory that is planned with; the rest is for what is cut less evenly, and for holes between tensors."""
-ADAM = 8
-"""Bytes of AdamW's moments for a trained weight, which come with its first step."""
-
-
-class Passes:
-    """Does work pass by pass, and again in smaller passes where the memory was not enough.
-
-    Args:
-        clear: forgets the gradients that an unfinished piece of work left.
-        device: where the weights are.
-        count: how many are trained.
-    """
-
-    def __init__(self, clear: Callable[[], None], device: Any, count: int) -> None:
-        self.clear, self.device, self.count = clear, device, count
-        self.key = ""
-        """The recipe's, for messages; empty where it has none."""
-        self.say: Say = unheard
-        self.recompute: Callable[[], bool] = lambda: False
-        """Lets the backward pass compute activations anew; False where it does already, or may not."""
-        self.helpers: Helpers | None = None
-        """Replicas that do some of the passes."""
-        self._measured: int | None = None
-        self._limit: int | None = None
-        """Tokens that were too many, halved until they were not."""
-
-    def tell(self, run: Run, stage: str, policy: Policy) -> None:
-        """Tell a run what happens in a stage, and take what a policy has to save memory."""
-        self.say, self.key = run.event, "" if stage == "base" else f"{stage}.tokens_per_pass"
-        if isinstance(policy, Recomputes):
-            self.recompute = policy.recompute
-
-    def fitting(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Result], tokens: int) -> Result:
-        """What `work` makes of the passes that `cut` makes of a batch.
-
-        Out of memory, the gradients are cleared and all of the work is done again from its start, in passes of half as
-        many tokens; so `work` draws nothing and changes no weight. What it then returns is what it would have returned
-        had the recipe asked for such passes. They stay that small.
-
-        Args:
-            cut: from the most tokens of a pass to the passes.
-            work: forward and backward of each of them.
-            tokens: the most of a pass.
-
-        Raises:
-            RuntimeError: torch's error of a full memory, where no pass can be made smaller.
-        """
-        tokens = min(tokens, self._limit or tokens)
-        parts = cut(tokens)
-        while True:
-            try:
-                return work(parts)
-            except RuntimeError as error:
-                if not is_full(error):
-                    raise
-                smaller = _smaller(cut, parts, tokens)
-                if smaller is None and not self.recompute():
-                    raise
-                self.clear()
-                free(error)
-            if smaller is None:
-                self.say("out_of_memory", f"a pass that cannot be cut takes more memory than there is; {RECOMPUTED}")
-                continue
-            self.say(
-                "out_of_memory",
-                f"passes of up to {tokens} tokens take more memory than there is; from here on they have up to "
-                f"{smaller[0]}, and this step is done again with the same answers and random numbers, so no result "
-                "changes" + (f". Set {self.key}: {smaller[0]} to begin with that" if self.key else ""),
-            )
-            tokens, parts = smaller
-            self._limit = tokens
-
-    def tokens(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Any], section: SftSection | RlSection) -> int:
-        """The most tokens of a pass: what the recipe says, or for auto what the first batch on a GPU shows.
-
-        Where less fits there than this batch has use for (up to what a pass has on a CPU), activations are computed
-        anew from then on, and it is measured once more.
-
-        Args:
-            cut: see `fitting`.
-            work: forward and backward; its gradients are cleared.
-            section: the recipe's.
-        """
-        if section.tokens_per_pass != "auto":  # noqa: S105 - no password
-            return section.tokens_per_pass
-        if self.device.type != "cuda":
-            return section.on_cpu
-        if self._measured is None:
-            self._measured, figures = self._measure(cut, work)
-            needed = _size(cut, section.on_cpu)
-            if self._measured < needed and self.recompute():
-                self.say("note", f"{figures}, and this batch has passes of {needed} tokens; {RECOMPUTED}")
-                self._measured, figures = self._measure(cut, work)
-            self.say("note", f"{figures}. Set {self.key or 'tokens_per_pass'} to have other passes")
-        return self._measured
-
-    def _measure(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Any]) -> tuple[int, str]:
-        """Tokens of a pass that fit, from the peaks of one or two small passes, and these figures in words.
-
-        Bytes are taken for linear in tokens: those of two passes give the slope and the constant, where the larger one
-        can be expected to fit; those of one the slope, with what lay in the memory before as the constant.
-        """
-        begin_peak(self.device)
-        before = peak(self.device)
-        most = SHARE * (within_reach(self.device) - ADAM * self.count)
-        found: list[tuple[int, int]] = []  # tokens, bytes
-        slope, constant = 0.0, float(before)
-        for tokens in TRIALS:
-            if found and constant + slope * tokens > most:
-                break
-            begin_peak(self.device)
-            try:
-                work(cut(tokens)[:1])
-            except RuntimeError as error:
-                if not is_full(error):
-                    raise
-                self.clear()
-                free(error)
-                break
-            self.clear()
-            found.append((_first(cut, tokens), peak(self.device)))
-            if len(found) == 1 or found[1][0] > found[0][0]:
-                (less, low), (more, high) = (0, before) if len(found) == 1 else found[0], found[-1]
-                slope = max(1.0, (high - low) / (more - less))
-                constant = high - slope * more
-        fits = int((most - constant) / slope) if found else TRIALS[0] // 2
-        told = " and ".join(f"{tokens} tokens took {size / 1e9:.2f} GB" for tokens, size in found) or "none fitted"
-        tokens = max(1, min(MOST, fits))
-        return tokens, f"passes that were tried: {told}; {most / 1e9:.1f} GB may be used, so up to {tokens} tokens fit"
-
-
-RECOMPUTED = (
-    "from here on layers are computed a second time in the backward pass, which takes about a third more time and "
-    "changes no result (model.gradient_checkpointing: true begins with that, false forbids it)"
-)
-
-
-def _smaller(cut: Cut[Part], parts: Sequence[Part], tokens: int) -> tuple[int, Sequence[Part]] | None:
-    """Half of the tokens, or half of that, until the batch is cut otherwise; None where nothing is left to cut."""
-    while tokens > 1:
-        tokens //= 2
-        if (found := cut(tokens)) != parts:
-            return tokens, found
-    return None
-
-
-def _size(cut: Callable[[int], Any], tokens: int) -> int:
-    """The fewest tokens with which a batch is cut as with so many: those of its largest pass."""
-    wanted, low, high = cut(tokens), 0, tokens  # `high` is enough, `low` is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if cut(middle) == wanted else (middle, high)
-    return high
-
-
-def _first(cut: Cut[Part], tokens: int) -> int:
-    """Tokens of the first of the passes; of one that holds a single answer, half of what two need."""
-
-    def first(tokens: int) -> Part:
-        return cut(tokens)[0]
-
-    if first(1) != first(tokens):
-        return _size(first, tokens)
-    while tokens < MOST and first(1) == first(tokens):
-        tokens *= 2
-    return max(1, _size(first, tokens) // 2)
 
 
 class Optimiser:

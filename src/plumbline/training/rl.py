@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import has_signal
+from plumbline.algorithms.advantages import has_signal
 from plumbline.checks.diagnosis.watch import Fired, Watcher
 from plumbline.errors import DataError, TrainingStopped
 from plumbline.policies.memory import begin_peak, peak

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plumbline.algorithms.algorithm import Scored, shuffled
+from plumbline.algorithms.advantages import shuffled
+from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.views import View
 from plumbline.errors import RecipeError
 from plumbline.policies.policy import Helpers, Policy, Terms

@@ -487,7 +487,7 @@ class TimedLayer(nn.Module):
         seen: Tensor,
         past: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `network.Layer.forward`; the rotation is as the backbone takes it."""
+        """See `Layer.forward`; the rotation is as the backbone takes it."""
         shift_a, scale_a, gate_a, shift_f, scale_f, gate_f = self.modulation(condition)
         layer, cache = self.layer, _Past(past)
         inner = _modulated(layer.input_layernorm(states), shift_a, scale_a)

@@ -9,11 +9,11 @@ from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
 
 Kernel = Literal["conditional", "marginal"]
-"""How a step jumps (see `kernels`)."""
+"""How a step jumps (see `sampler`)."""
 
 
 class FlowModel(PretrainedModel, DenoisingModel):
-    """Its `model` section: of a flow network (FS-DFM), or of a causal model that becomes one (`backbone`)."""
+    """Its `model` section: of a flow network (FS-DFM), or of a causal model that becomes one (`TimedBackbone`)."""
 
     family: str = "flow"
     conditioning: PositiveInt = 64

@@ -14,7 +14,7 @@ from plumbline.records import SteppedSampling
 Selector = Literal[
     "random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"
 ]
-"""How a step chooses the positions that it fills (see `selectors`)."""
+"""How a step chooses the positions that it fills (see `scorer`)."""
 
 
 class MaskedModel(PretrainedModel, HidingModel, DenoisingModel):
