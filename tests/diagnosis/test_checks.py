@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rules import CHECKS
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import Final
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
@@ -149,5 +149,5 @@ def test_a_run_of_600_steps_and_100_000_completions_is_looked_at_in_time(tmp_pat
             row = {"step": number // 167 + 1, "id": f"p{number // 8}", "text": f"answer {number} " * 20}
             file.write(json.dumps({**row, "reward": number % 7 / 7, "parts": {}}) + "\n")
     (examined,) = [examine(history, CHECKS) for history in read_histories(tmp_path)]
-    assert len(examined.history.samples) == 100_000
+    assert len(examined.context.samples) == 100_000
     assert work(lambda: [examine(history, CHECKS) for history in read_histories(tmp_path)], tries=1) < 1500

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.readers.rows import our_name

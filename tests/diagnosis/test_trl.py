@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from tests.diagnosis.trl_runs import (
@@ -56,7 +56,7 @@ PLANTED = {
 
 def found(model, folder, plan):
     (examined,) = [examine(history, CHECKS) for history in read_histories(train(model, folder / "run-1", plan))]
-    assert len(examined.history.samples) == 16 * examined.history.logged
+    assert len(examined.context.samples) == 16 * examined.context.logged
     assert "degenerate-output" in {*examined.clear, *(finding.check for finding in examined.findings)}
     return [(finding.check, finding.level) for finding in examined.findings if finding.level != "note"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding
 from plumbline.engines.jobs import follow, package
 from plumbline.engines.jobs.backends import ProcessJob
 from plumbline.engines.jobs.job import Job, find, specify
@@ -186,7 +186,7 @@ def test_a_process_that_was_given_the_number_of_another_is_not_signalled(project
 
 
 def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
-    one, two = (Finding("files", "fatal", f"{name} would not be sent", fix="take it back") for name in ("a", "b"))
+    one, two = (Finding("fatal", f"{name} would not be sent", check="files", fix="take it back") for name in ("a", "b"))
     with pytest.raises(RunError) as refused:
         package.refuse(Examined(findings=(one, two)))
     assert refused.value.cause.endswith("sent:\n    a would not be sent (files)\n    b would not be sent (files)")

@@ -377,7 +377,7 @@ def check(
         raise typer.Exit(1 if found.fatal else 0)
     if overrides:
         raise RecipeError(f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe")
-    from plumbline.checks.diagnosis.check import examine
+    from plumbline.checks.check import examine
     from plumbline.checks.diagnosis.readers import read_histories
     from plumbline.checks.diagnosis.rules import CHECKS
     from plumbline.reports.findings import as_values, shown

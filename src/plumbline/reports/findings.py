@@ -7,18 +7,19 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks.diagnosis.check import Examination, lacking
-from plumbline.checks.diagnosis.finding import Finding, Level
+from plumbline.checks.check import Examination, Finding, Level, missing_data
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.outcome import outcome
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def shown(examined: Sequence[Examination]) -> Iterator[Text]:
+def shown(examined: Sequence[Examination[History]]) -> Iterator[Text]:
     """The reward or the loss of a stage, its findings, the worst first, then what was clear, and what was not done."""
     for one in examined:
-        history = one.history
-        if one.outcome is not None:
-            yield Text(one.outcome.said, style="bold")
+        history = one.context
+        if (came := outcome(history)) is not None:
+            yield Text(came.said, style="bold")
         yield Text(
             f"{history.name} ({history.origin}): {history.logged} logged steps up to {history.last_step}, "
             f"{len(history.samples)} completions"
@@ -36,22 +37,22 @@ def said(
         yield text_of(finding, ours=ours)
     yield Text(counted(findings, clear, not_run))
     if not_run:
-        yield Text(f"not done, for want of {lacking(not_run)}", style="dim")
+        yield Text(f"not done, for want of {missing_data(not_run)}", style="dim")
 
 
-def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
+def as_values(examined: Sequence[Examination[History]]) -> dict[str, Any]:
     """The same as JSON values."""
     return {
         "fatal": any(one.fatal for one in examined),
         "stages": [
             {
-                "stage": one.history.name,
-                "origin": one.history.origin,
-                "logged_steps": one.history.logged,
-                "last_step": one.history.last_step,
-                "completions": len(one.history.samples),
-                "skipped": one.history.skipped,
-                "outcome": one.outcome and _finite(one.outcome.plain()),
+                "stage": one.context.name,
+                "origin": one.context.origin,
+                "logged_steps": one.context.logged,
+                "last_step": one.context.last_step,
+                "completions": len(one.context.samples),
+                "skipped": one.context.skipped,
+                "outcome": (came := outcome(one.context)) and _finite(came.plain()),
                 "findings": [plain(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},

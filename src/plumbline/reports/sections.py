@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.diagnosis.check import lacking
+from plumbline.checks.check import missing_data
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE as REPLAYED
 from plumbline.evaluation.statistics import Interval, skill
@@ -616,14 +616,14 @@ def check_facts(view: View) -> Facts:
     """Stage by stage: each finding with causes and remedy, then how many checks are clear and which were not done."""
     said = []
     for one in view.examined:
-        stage = name_of(one.history.name)
+        stage = name_of(one.context.name)
         said += [
             (f"{stage}, {each.level}", " · ".join([f"{each.what} ({each.check})", *remedies(each, ours=True)]))
             for each in one.findings
         ]
         said.append((stage, counted(one.findings, one.clear, one.not_run) + "."))
         if one.not_run:
-            said.append((f"{stage}, not done", f"for want of {lacking(one.not_run)}"))
+            said.append((f"{stage}, not done", f"for want of {missing_data(one.not_run)}"))
     return said
 
 

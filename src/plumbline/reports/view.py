@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from plumbline.checks.diagnosis.check import Examination, examine
+from plumbline.checks.check import Examination, examine
 from plumbline.checks.diagnosis.conditions import Evidence, Records
 from plumbline.checks.diagnosis.decide import Decision, decide
+from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.watch import Watched, afterwards
@@ -145,7 +146,7 @@ class View:
         return decide(Evidence((Records.of(self.run),)), tree) if tree is not None and self.whole is None else None
 
     @cached_property
-    def examined(self) -> list[Examination]:
+    def examined(self) -> list[Examination[History]]:
         """What the checks say of each stage that has recorded steps (`plumbline check`); of a task alone, nothing."""
         return [examine(one, CHECKS) for one in own.read(self.run.folder)] if self.metrics and not self.whole else []
 

@@ -22,7 +22,7 @@ from plumbline.checks.audit.cheats import cheapest_cheat
 from plumbline.checks.audit.checks import check
 from plumbline.checks.audit.elsewhere import elsewhere
 from plumbline.checks.audit.texts import a_few, damaged, writes_commas, writings
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding
 from plumbline.config.imports import dotted, named
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.evaluation.command import records_folder

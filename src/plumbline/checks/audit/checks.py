@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plumbline.checks.audit.bench import LIMIT, Bench, Verdict, ids, mean, shown
 from plumbline.checks.audit.elsewhere import LATE
 from plumbline.checks.audit.texts import DECIMAL_COMMA
-from plumbline.checks.diagnosis.finding import LEVELS, Finding, Level
+from plumbline.checks.check import LEVELS, Finding, Level
 from plumbline.evaluation.statistics import mean_interval, surely_over
 
 EXACT = 1e-6
@@ -48,9 +48,9 @@ def raises(seen: Bench) -> Iterator[Finding]:
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
         named = ", ".join(f"{kind} {count}" for kind, count in counts.items())
         yield Finding(
-            "raises",
             "fatal",
             f"{len(verdicts)} of {len(seen.every)} texts got no reward ({named}): {verdicts[0].failure}",
+            check="raises",
             evidence={"count": len(verdicts), "of": len(seen.every), "raised": counts},
             samples=ids(verdicts),
             causes=("the range is another one than the recipe says; a run stops at the first such number",)
@@ -64,9 +64,9 @@ def slow(seen: Bench) -> Iterator[Finding]:
     """A verdict that does not come, or one that a text makes slow."""
     if hung := [verdict for verdict in seen.every if verdict.hung]:
         yield Finding(
-            "slow",
             "fatal",
             f"{hung[0].failure}{'; the audit stopped there' if len(hung) > 1 else ''}",
+            check="slow",
             evidence={"count": len(hung), "limit": LIMIT},
             samples=ids(hung),
             causes=("a regular expression that backtracks", "a loop that the text decides on", "a wait for something"),
@@ -77,9 +77,9 @@ def slow(seen: Bench) -> Iterator[Finding]:
     if late:
         worst = max(late, key=lambda one: one.seconds)
         yield Finding(
-            "slow",
             "warning",
             f"judging {worst.case} took {worst.seconds:.1f} s, and the median verdict {usual:.2g} s",
+            check="slow",
             evidence={"seconds": worst.seconds, "median": usual},
             samples=ids(late),
             causes=("work that grows with more than the text's length",),
@@ -94,9 +94,9 @@ def parts(seen: Bench) -> Iterator[Finding]:
         known = [value for _, value in values if value is not None]
         if not known:
             yield Finding(
-                "part-silent",
                 "note",
                 f"the part {name} was None for all {len(values)} texts: it is no part of this reward",
+                check="part-silent",
                 evidence={"part": name, "texts": len(values)},
             )
             continue
@@ -104,26 +104,26 @@ def parts(seen: Bench) -> Iterator[Finding]:
         evidence = {"part": name, "least": least, "most": most, "texts": len(known)}
         if most < 1 - EXACT and not golden:
             yield Finding(
-                "part-unreached",
                 "note",
                 f"no text tried raised the part {name} over {most:.2f}, and no gold answer says whether one can",
+                check="part-unreached",
                 evidence=evidence,
             )
         elif most == 0:
             yield Finding(
-                "part-dead",
                 "fatal",
                 f"the part {name} was 0 for all {len(known)} texts, gold answers included",
+                check="part-dead",
                 evidence=evidence,
                 causes=("it looks for what no answer has", "it reads the wrong column, or another unit or case"),
                 fix="judge a gold answer by hand and see why the part is 0; or take it out",
             )
         elif most - least < EXACT:
             yield Finding(
-                "part-constant",
                 "warning",
                 f"the part {name} was {most:.3g} for all {len(known)} texts, blank and hostile ones included: it "
                 "teaches nothing",
+                check="part-constant",
                 evidence=evidence,
                 causes=("it does not look at the answer",),
                 fix="make it depend on the answer, or take it out",
@@ -131,9 +131,9 @@ def parts(seen: Bench) -> Iterator[Finding]:
         elif least > FLOOR and name not in seen.task.form:
             worst = min((pair for pair in values if pair[1] is not None), key=lambda pair: pair[1] or 0.0)[0]
             yield Finding(
-                "part-floor",
                 "warning",
                 f"the part {name} pays at least {least:.2f} for every text, for example {worst.case}",
+                check="part-floor",
                 evidence=evidence,
                 fix="give 0 to an answer that has nothing of it",
             )
@@ -162,10 +162,10 @@ def opposed(seen: Bench) -> Iterator[Finding]:
         if correlation <= OPPOSED:
             best = max(min(a, b) for _, a, b in pairs)
             yield Finding(
-                "parts-contradict",
                 "fatal" if best < HIGH + EXACT else "warning",
                 f"the parts {first} and {second} contradict each other: over {len(among)} gold and damaged answers "
                 f"they correlate by {correlation:.2f}; none has over {best:.2f} of both",
+                check="parts-contradict",
                 evidence={"parts": [first, second], "correlation": correlation, "n": len(among), "best": best},
                 causes=("one pays for what the other punishes",),
                 fix="keep one of them, or make the gold answer the best answer for both",
@@ -178,9 +178,9 @@ def oracle(seen: Bench) -> Iterator[Finding]:
         if any(verdict.hung for verdict in seen.every):
             return  # none was tried yet
         yield Finding(
-            "no-oracle",
             "note",
             "there are no gold answers: no ceiling was checked, no damaged answers and no other ways to write one",
+            check="no-oracle",
             fix="give gold answers (task jsonl: task.options.gold)",
         )
         return
@@ -204,10 +204,10 @@ def oracle(seen: Bench) -> Iterator[Finding]:
         ceiling = mean(seen.golds)
         short_of = f"; short of {', '.join(f'{name} ({count})' for name, count in lacking.items())}" if lacking else ""
         yield Finding(
-            "oracle",
             "fatal" if score.total <= AS_GOOD + EXACT else "warning",
             f"{len(low)} of {len(scored)} gold answers earn less than 1 (mean {ceiling:.3f}, least {score.total:.3f}: "
             f"{worst.case}){short_of}",
+            check="oracle",
             evidence={"n": len(scored), "low": len(low), "mean": ceiling, "least": score.total, "parts": dict(lacking)},
             samples=ids([one for one, _ in sorted(unexplained, key=lambda pair: pair[1].total)]),
             causes=(
@@ -233,10 +233,10 @@ def controls(seen: Bench) -> Iterator[Finding]:
         level: Level = "fatal" if reward >= AS_GOOD * seen.ceiling else "warning"
         worth = f"of the {seen.ceiling:.3f} that gold answers earn" if seen.golds else "where gold answers are unknown"
         yield Finding(
-            "control",
             level,
             f"the control {name} earns {interval:.3f} on {split} {worth}, and should earn at most {limit:.3f}: such "
             "answers will be learnt",
+            check="control",
             evidence={"control": name, "split": split, "reward": asdict(interval), "limit": limit},
             samples=ids(sorted(verdicts, key=lambda one: -one.reward)),
             causes=(
@@ -258,9 +258,9 @@ def hostile(seen: Bench) -> Iterator[Finding]:
     if earning:
         text = max(earning, key=lambda one: earning[one])
         yield Finding(
-            "hostile",
             "fatal" if earning[text] - seen.floor > HIGH else "warning",
             f"{len(earning)} of {len(by_text)} hostile texts earn something, most {shown(text)}: {earning[text]:.3f}",
+            check="hostile",
             evidence={"rewards": {shown(one): reward for one, reward in earning.items()}, "floor": seen.floor},
             samples=ids(by_text[text]),
             causes=("what cannot be read is taken for an answer", "an empty or broken answer gets a part by default"),
@@ -278,9 +278,9 @@ def writings(seen: Bench) -> Iterator[Finding]:
     named = ", ".join(f"{way} {loss:.0%}" for way, loss in sorted(lost.items(), key=lambda item: -item[1]))
     worst = DECIMAL_COMMA if comma else max(lost, key=lambda way: lost[way])
     yield Finding(
-        "writing",
         "fatal" if comma else "warning",
         f"a gold answer loses over {LOSES:.0%} of its reward when it is written otherwise: {named}",
+        check="writing",
         evidence=ways,
         samples=ids(seen.writings[worst]),
         causes=("a strict parser", "texts compared letter by letter"),
@@ -295,10 +295,10 @@ def readings(seen: Bench) -> Iterator[Finding]:
     if worse := [pair for pair in both if pair[1].readings["lenient"] < pair[1].readings["strict"] - EXACT]:
         verdict, score = worse[0]
         yield Finding(
-            "readings",
             "fatal",
             f"{len(worse)} of {len(both)} texts earn less when they are read leniently, for example {verdict.case} "
             f"({score.readings['lenient']:.3f}, strictly {score.readings['strict']:.3f})",
+            check="readings",
             evidence={"count": len(worse), "of": len(both)},
             samples=ids([one for one, _ in worse]),
             causes=("the lenient reader changes what the strict one can read",),
@@ -310,9 +310,9 @@ def readings(seen: Bench) -> Iterator[Finding]:
     ]
     if apart:
         yield Finding(
-            "readings",
             "warning",
             f"{len(apart)} gold answers earn less when they are read strictly: they are not well written themselves",
+            check="readings",
             evidence={"count": len(apart), "of": len(golds)},
             samples=ids(apart),
             fix="write the gold answers as a strict reader wants them: SFT teaches their form",
@@ -323,9 +323,9 @@ def labels(seen: Bench) -> Iterator[Finding]:
     """Gold answers that are labels, which explains what they lack."""
     if (found := seen.label) is not None:
         yield Finding(
-            "label",
             "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning",
             found.cause,
+            check="label",
             evidence={"gold": found.gold, "template": found.template, "earns": found.earns},
             samples=ids(seen.golds),
             fix=found.fix((seen.users and seen.users.options.gold) or ""),
@@ -335,17 +335,17 @@ def labels(seen: Bench) -> Iterator[Finding]:
 def form(seen: Bench) -> Iterator[Finding]:
     """Completions in another form than a function reads."""
     if seen.misread is not None:
-        yield Finding("form", "fatal", seen.misread[0], samples=ids(seen.golds), fix=seen.misread[1])
+        yield Finding("fatal", seen.misread[0], check="form", samples=ids(seen.golds), fix=seen.misread[1])
 
 
 def ranges(seen: Bench) -> Iterator[Finding]:
     """Ranges that nobody declared."""
     if seen.ranges:
         yield Finding(
-            "range",
             "note",
             "the functions' ranges are not declared; these figures take them from what gold answers, controls and "
             "hostile texts were given, and a run takes [0, 1]",
+            check="range",
             fix=seen.ranges,
         )
 
@@ -354,7 +354,9 @@ def prints(seen: Bench) -> Iterator[Finding]:
     """A verifier that prints."""
     if count := seen.printed.count("\n"):
         first = seen.printed.split("\n")[0][:80]
-        yield Finding("prints", "note", f"the verifier printed {count:,} lines, first {first!r}: a run's log would too")
+        yield Finding(
+            "note", f"the verifier printed {count:,} lines, first {first!r}: a run's log would too", check="prints"
+        )
 
 
 def conditions(seen: Bench) -> Iterator[Finding]:
@@ -362,10 +364,10 @@ def conditions(seen: Bench) -> Iterator[Finding]:
     for found in seen.elsewhere:
         alarm = found.alarm and found.where == "on another thread"
         yield Finding(
-            "elsewhere",
             "note" if found.then == LATE else "fatal" if found.where == GROUPED else "warning",
             f"{found.count} of {found.of} texts were judged otherwise {found.where}: {found.verdict.case} got "
             f"{found.verdict.reward:.4f}, then {found.then}. {CALLED[found.where]}",
+            check="elsewhere",
             evidence={"where": found.where, "count": found.count, "of": found.of},
             samples=(found.verdict.case.example.id,),
             causes=("an alarm (signal.alarm, SIGALRM), which works on the main thread of a process alone",)
@@ -408,10 +410,10 @@ def repeat(seen: Bench) -> Iterator[Finding]:
         verdict, score = seen.again[0]
         second = "no reward" if score is None else f"{score.total:.4f}"
         yield Finding(
-            "repeat",
             "fatal",
             f"{len(seen.again)} of {seen.repeated} texts were judged otherwise the second time: {verdict.case} got "
             f"{verdict.reward:.4f}, then {second}",
+            check="repeat",
             evidence={"count": len(seen.again), "of": seen.repeated},
             samples=ids([one for one, _ in seen.again]),
             causes=("random numbers, a clock, or what was judged before", "other answers of the same call", "threads"),
@@ -428,10 +430,10 @@ def cheat(seen: Bench) -> Iterator[Finding]:
     if found.reward <= max(HIGH * seen.ceiling, known + EARNS) or found.reward - seen.floor < EXACT:
         return
     yield Finding(
-        "cheat",
         "fatal" if found.reward >= AS_GOOD * seen.ceiling else "warning",
         f"an answer that knows nothing earns {found.reward:.3f} (n = {len(found.rewards)}; gold answers "
         f"{seen.ceiling:.3f}, the best control {known:.3f}): {shown(found.rule, 200)}",
+        check="cheat",
         evidence={"reward": found.reward, "n": len(found.rewards), "best control": known, "rule": found.rule},
         samples=(found.example,),
         causes=("the reward looks for something that can be written without knowing",),

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.checks.check import Context
 from plumbline.records import Evaluation
 
 Kind = Literal["rl", "sft"]
@@ -78,8 +79,8 @@ class Final:
     evaluation: Evaluation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+@dataclass(frozen=True, kw_only=True)
+class History(Context):
     """One stage of a run. What is not known is not there."""
 
     origin: str
@@ -97,6 +98,16 @@ class History:
     """None where nobody can tell."""
     skipped: int = 0
     """Lines of the records, or cells of a table, that could not be read."""
+
+    def has(self, need: str) -> bool:
+        """See `diagnosis.check.rule` for the names of needs."""
+        if need == "samples":
+            return bool(self.samples)
+        if need == "finals":
+            return bool(self.finals)
+        if need == "prompts":
+            return 2 * sum(" " in sample.prompt for sample in self.samples) > len(self.samples)
+        return bool(self.names(need)) if need.endswith("/") else len(self[need]) > 0
 
     def __getitem__(self, name: str) -> Series:
         return self.series.get(name, EMPTY)

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from plumbline.checks.diagnosis.check import examine
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, kind_of, our_name
@@ -23,7 +22,7 @@ from plumbline.recipe import Recipe
 from plumbline.recipe.handoff import ChecksSection
 from plumbline.runs.run import Run
 
-LIVE = tuple(check for check in CHECKS if check.live)
+LIVE = tuple(check for check in CHECKS if "during" in check.moments)
 FIRST, LAST = 10, 30
 """Steps whose completions are kept: checks of how a run began read its first quarter, others its last twenty steps."""
 HALF = 500

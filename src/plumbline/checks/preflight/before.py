@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding
 from plumbline.checks.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
 from plumbline.checks.refusals import Ground, final_splits, problems
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError

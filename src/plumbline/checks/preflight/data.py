@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from plumbline.checks.audit.audit import audit
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import BeforeRun, Check
 from plumbline.checks.refusals import Ground
@@ -33,7 +33,7 @@ def reward(before: BeforeRun) -> Iterator[Finding]:
                 raise
             continue  # which is said beside this check
         except PlumblineError as error:
-            yield Finding("reward", "fatal", f"{one.called}{error.cause}", fix=error.fix)
+            yield Finding("fatal", f"{one.called}{error.cause}", check="reward", fix=error.fix)
             continue
         strict = before.recipe.each_task[name].options.get("reading") == "strict"
         lenient = {f"{f'tasks.{name}' if name else 'task'}.options.reading": "lenient"}
@@ -81,10 +81,10 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
             continue
         least = min(small.values())
         yield Finding(
-            "evaluation-size",
             "warning",
             f"evaluations {what} are small: {', '.join(f'{name} {n}' for name, n in small.items())} prompts; {least} "
             f"show a gain of {noticeable(least):.2f} four times in five, and smaller ones look like noise",
+            check="evaluation-size",
             evidence={name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()},
             causes=("few records, of which a tenth is held out", "a limit that saves time"),
             fix=f"take {enough(0.1)} examples to see a gain of 0.1, {enough(0.05)} for 0.05",
@@ -112,9 +112,9 @@ def coverage(before: BeforeRun) -> Iterator[Finding]:
                 for one in found
             )
             yield Finding(
-                "coverage",
                 "warning" if level == "warning" else "note",
                 f"RL draws few of the training prompts: {each}; {needed} steps would see each once",
+                check="coverage",
                 evidence={one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage} for one in found},
                 causes=("few steps, or few prompts a step, for this much data",),
                 fix="before a plateau is called the model's limit, train longer or with more prompts a step",
@@ -140,10 +140,10 @@ def _one_sided(one: Ground, split: str, kinds: Counter[str], there: Counter[str]
     for names, where, lacking in ((unasked, "train", split), (unseen, split, "train")):
         if names:
             yield Finding(
-                "strata",
                 "warning" if 2 * len(names) >= len(kinds.keys() | there.keys()) else "note",
                 f"{one.called}{len(names)} of {len(kinds.keys() | there.keys())} kinds of prompts are in {where} and "
                 f"not in {lacking}, for example {names[0]}",
+                check="strata",
                 evidence={"train": dict(kinds), split: dict(there)},
                 causes=("a split by order in the file, and not by kind",),
                 fix="split each kind by itself",
@@ -151,10 +151,10 @@ def _one_sided(one: Ground, split: str, kinds: Counter[str], there: Counter[str]
     few = {name: n for name, n in there.items() if n < FEW_OF_KIND}
     if few and 2 * len(few) >= len(there):
         yield Finding(
-            "strata",
             "note",
             f"{one.called}{len(few)} of the {len(there)} kinds of prompts in {split} have under {FEW_OF_KIND} "
             "examples: their own means are noise",
+            check="strata",
             evidence=few,
             fix="read the mean over all of them",
         )
@@ -171,12 +171,12 @@ def _in_order(before: BeforeRun, one: Ground) -> Iterator[Finding]:
     share = sum(n for name, n in whole.items() if name not in seen) / len(examples)
     if len(whole) > 1 and share > FEW_OF_KIND / 100:
         yield Finding(
-            "strata",
             "warning",
             f"{one.called}evaluations inside RL ask the first {len(first)} of {len(examples)} examples of "
             f"{section.split}, in "
             f"which {len(whole) - len(seen)} of {len(whole)} kinds do not come ({share:.0%} of the split): rows are in "
             "order of their kind",
+            check="strata",
             evidence={"first": dict(seen), "all": dict(whole)},
             causes=("a file that was sorted, or written kind by kind",),
             fix="shuffle that file once, or evaluate on all of it",
@@ -192,10 +192,10 @@ def groups(before: BeforeRun) -> Iterator[Finding]:
     size = rl.group_size
     if size < FEW_ANSWERS:
         yield Finding(
-            "groups",
             "warning",
             f"rl.group_size is {size}: a group learns nothing where its rewards are equal, which happens often to so "
             "few answers",
+            check="groups",
             evidence={"group_size": size},
             causes=("memory",),
             fix="8 are usual; of fewer prompts a step, if there is no time",
@@ -206,11 +206,11 @@ def groups(before: BeforeRun) -> Iterator[Finding]:
         equal = sum((count / len(evaluation.rows)) ** size for count in counts.values())
         if equal > EQUAL:
             yield Finding(
-                "groups",
                 "warning",
                 f"at least {equal:.0%} of the groups of {size} will have equal rewards: {key.stage}'s sampled answers "
                 f"to {key.split} earned {max(counts, key=counts.__getitem__):g} in {max(counts.values())} of "
                 f"{len(evaluation.rows)} cases",
+                check="groups",
                 evidence={"least share": equal, "levels": {str(k): n for k, n in counts.most_common(5)}},
                 causes=("a reward of few levels", "prompts that are too hard for this model, or solved"),
                 fix="larger groups, a reward that pays parts of an answer, or a better start",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plumbline.checks.diagnosis.finding import Finding, Level
+from plumbline.checks.check import Finding, Level
 from plumbline.checks.preflight.before import BeforeRun, Check, Lacking
 from plumbline.checks.refusals import Ground
 from plumbline.errors import DataError, ModelError, PlumblineError
@@ -57,10 +57,10 @@ def _prompts(before: BeforeRun, one: Ground, context: int, about: str) -> Iterat
         golds = [before.answer_tokens(e.gold) for e in one.train[:MOST] if e.gold is not None]
         fits = golds and max(golds) <= context - most  # a limit for the longest prompt still holds the gold answers
         yield Finding(
-            "context",
             "fatal" if before.exact else "warning",
             f"{one.called}{about}{share:.0%} of {len(examples)} prompts of {split} do not fit: {worst.id} has "
             f"{most} tokens, and with an answer of up to {limit} exceeds the context of {context}",
+            check="context",
             evidence={"share": share, "longest": most, "max_tokens": limit, "context": context},
             samples=tuple(example.id for _, example in long[:5]),
             causes=("an answer may be longer than any gold answer is", "long prompts", "a context set too low"),
@@ -79,10 +79,10 @@ def _targets(before: BeforeRun, one: Ground, about: str) -> Iterator[Finding]:
     share, (most, worst) = len(long) / len(golds), long[0]
     level: Level = "fatal" if share >= MANY and before.exact else "warning" if share >= SOME else "note"
     yield Finding(
-        "targets",
         level,
         f"{one.called}{about}{share:.1%} of {len(golds)} gold answers are longer than sampling.max_tokens "
         f"({limit}; {worst.id} has {most}): such answers are cut off, and earn what their beginning earns",
+        check="targets",
         evidence={"share": share, "longest": most, "max_tokens": limit, "n": len(golds)},
         samples=tuple(example.id for _, example in long[:5]),
         causes=("the limit was set for another task or another tokenizer",),
@@ -110,11 +110,11 @@ def _demonstrations(before: BeforeRun, one: Ground, context: int, about: str) ->
     share = len(long) / len(suspects[:MOST]) * len(suspects) / len(one.train)
     most, worst = max(long, key=lambda pair: pair[0])
     yield Finding(
-        "targets",
         "fatal" if before.exact and not sft.allow_truncation else "warning",
         f"{one.called}{about}{share:.1%} of the demonstrations are longer than the context of {context} "
         f"({worst.id} has {most} tokens): "
         + ("SFT shows them cut, without their ends" if sft.allow_truncation else "SFT refuses them"),
+        check="targets",
         evidence={"share": share, "longest": most, "context": context},
         samples=tuple(example.id for _, example in long[:5]),
         causes=("long prompts", "a context set too low"),
@@ -150,9 +150,9 @@ def checkpoint(before: BeforeRun) -> Iterator[Finding]:
         yield _broken(error.cause, folder)
     if not has_tokenizer(own) and not has_tokenizer(folder):
         yield Finding(
-            "checkpoint",
             "fatal",
             f"{folder} has a model and no tokenizer",
+            check="checkpoint",
             evidence={"looked for": list(TOKENIZERS)},
             causes=("only the model was saved, not the tokenizer beside it",),
             fix="save the model's tokenizer into the same directory (tokenizer.save_pretrained)",
@@ -164,10 +164,10 @@ def _weights(folder: Path) -> Iterator[Finding]:
         yield _broken(fault, folder)
     elif not any(folder.glob("*.safetensors")) and (pickled := pickles(folder)):
         yield Finding(
-            "checkpoint",
             "warning",
             f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them may run what is in "
             "them",
+            check="checkpoint",
             evidence={"files": pickled},
             causes=("an old checkpoint, or one that a training loop wrote",),
             fix="save it as safetensors (model.save_pretrained) where you trust it, and use that",
@@ -176,9 +176,9 @@ def _weights(folder: Path) -> Iterator[Finding]:
 
 def _broken(what: str, folder: Path) -> Finding:
     return Finding(
-        "checkpoint",
         "fatal",
         what,
+        check="checkpoint",
         evidence={"folder": str(folder), "adapter": (folder / ADAPTER).is_file()},
         causes=("a download or a copy that did not end", "a run that was killed while it saved"),
         fix=AGAIN,
@@ -198,9 +198,9 @@ def template(before: BeforeRun) -> Iterator[Finding]:
     except ModelError as error:
         lacking = "no chat template" in error.cause
         yield Finding(
-            "template",
             "fatal",
             error.cause,
+            check="template",
             causes=("a base model, which was never shown a chat",) if lacking else (),
             fix=error.fix,
             change={"model.chat_template": "chatml"} if lacking else {},
@@ -214,9 +214,9 @@ def template(before: BeforeRun) -> Iterator[Finding]:
         except (DataError, ModelError) as error:
             refuses = isinstance(error, DataError)
             yield Finding(
-                "template",
                 "fatal",
                 f"{one.called}{error.cause}",
+                check="template",
                 causes=("it takes no message of the system's, or no two of one role in a row",) if refuses else (),
                 fix=error.fix or "give messages that the template takes (task options), or another template",
             )
@@ -240,7 +240,7 @@ def _mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
         find_mask(chat.tokenizer, (config.get("text_config") or config).get("mask_token_id"), str(folder))
     except ModelError as error:
         causes = ("the model was trained to predict the next token, and never saw a mask",)
-        yield Finding("template", "fatal", error.cause, causes=causes, fix=error.fix)
+        yield Finding("fatal", error.cause, check="template", causes=causes, fix=error.fix)
 
 
 def _begins(chat: "Chat", one: Ground, prompts: Sequence[Sequence[int]]) -> Iterator[Finding]:
@@ -252,10 +252,10 @@ def _begins(chat: "Chat", one: Ground, prompts: Sequence[Sequence[int]]) -> Iter
     evidence = {"token": name, "first ids": list(prompts[0][:4])}
     if all(list(prompt[:2]) == [begin, begin] for prompt in prompts):
         yield Finding(
-            "template",
             "fatal",
             f"{one.called}every prompt begins with two begin-of-text tokens ({name}): the model was never trained on "
             "such a beginning",
+            check="template",
             evidence=evidence,
             causes=("the template writes one and the messages have one", "the template writes two"),
             fix="take it out of the messages or of the template: one of them is enough",
@@ -263,10 +263,10 @@ def _begins(chat: "Chat", one: Ground, prompts: Sequence[Sequence[int]]) -> Iter
     adds = chat.tokenizer("x")["input_ids"][:1] == [begin]
     if adds and not any(prompt[0] == begin for prompt in prompts):
         yield Finding(
-            "template",
             "warning",
             f"{one.called}no prompt begins with the begin-of-text token ({name}), which the tokenizer adds to every "
             "other text: the template leaves it out",
+            check="template",
             evidence=evidence,
             causes=("a template that was written for another model",),
             fix="begin the template with {{ bos_token }}, in a file of its own (model.chat_template)",
@@ -281,10 +281,10 @@ def _left_out(
         lost = [message["role"] for message in example.messages if "".join(message["content"].split()) not in text]
         if lost:
             yield Finding(
-                "template",
                 "fatal",
                 f"{one.called}the prompt of {example.id} has no word of its {lost[0]} message: the chat template "
                 "leaves it out, or the tokenizer cannot write it",
+                check="template",
                 evidence={"lost": lost},
                 samples=(example.id,),
                 causes=("a template without a place for that role",),
@@ -301,10 +301,10 @@ def _control_tokens(chat: "Chat", one: Ground, examples: Sequence[Example]) -> I
         found = [token for text in texts for token in chat.spelled(text)]
         if found:
             yield Finding(
-                "template",
                 "warning",
                 f"{one.called}the text of {example.id} has the control token {found[0]} in it: only the template "
                 "writes those, so the model is shown its letters",
+                check="template",
                 evidence={"tokens": found[:5]},
                 samples=(example.id,),
                 causes=("rows that were rendered for another trainer already",),
@@ -330,10 +330,10 @@ def _replaced(before: BeforeRun) -> Iterator[Finding]:
             continue
         if own != before.chat.tokenizer.chat_template:
             yield Finding(
-                "template",
                 "warning",
                 f"model.chat_template is {section.chat_template}, and the model has another template of its own: its "
                 "prompts are rendered otherwise than in its training",
+                check="template",
                 evidence={"set": section.chat_template},
                 causes=("a key from a recipe for a base model", "two stages with different templates"),
                 fix="leave model.chat_template out: it is for a tokenizer without a template",

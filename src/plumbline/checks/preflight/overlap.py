@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding
 from plumbline.checks.preflight.before import BeforeRun, Check
 from plumbline.checks.refusals import Ground, check_disjoint, check_start, refused
 from plumbline.records import Example
@@ -43,17 +43,17 @@ def equal(before: BeforeRun) -> Iterator[Finding]:
         found += refused(check_start, before.recipe.model.name, grounds)
     for error in found:
         causes = ("rows dealt to splits before doubles were taken out",)
-        yield Finding("overlap", "fatal", error.cause, causes=causes, fix=error.fix)
+        yield Finding("fatal", error.cause, check="overlap", causes=causes, fix=error.fix)
     for one in grounds:
         known = {example.id: example.fingerprint() for example in one.train}
         for split, examples in one.held_out.items():
             shared = [e.id for e in examples if known.get(e.id, e.fingerprint()) != e.fingerprint()]
             if shared:
                 yield Finding(
-                    "overlap",
                     "warning",
                     f"{one.called}{len(shared)} of {len(examples)} ids of {split} are ids of train, too, for example "
                     f"{shared[0]}, with other prompts",
+                    check="overlap",
                     evidence={"shared": len(shared), "n": len(examples)},
                     samples=tuple(shared[:5]),
                     causes=("two files numbered from 0", "one record written anew for another split"),
@@ -87,11 +87,11 @@ def _near(one: Ground, split: str, examples: Sequence[Example], train: Sequence[
     share = len(twins) / len(examples)
     mine, other, share_alike = max(twins, key=lambda pair: pair[2])
     yield Finding(
-        "near-copies",
         "fatal" if share >= MANY and len(twins) > 2 else "warning" if share >= SOME and len(twins) > 1 else "note",
         f"{one.called}{len(twins)} of {len(examples)} prompts of {split} ({share:.1%}) are nearly the same as one of "
         f"train that has the same answer, for example {mine.id} and {other.id} ({share_alike:.0%} of their "
         f"{WORDS}-word shingles)",
+        check="near-copies",
         evidence={
             "share": share,
             "near": len(twins),
@@ -120,10 +120,10 @@ def _entities(one: Ground, split: str, examples: Sequence[Example], train: Seque
             continue
         each = sum(rows.values()) / len(rows)
         yield Finding(
-            "entity",
             "warning" if each <= FEW_ROWS else "note",
             f"{one.called}{len(shared)} of {len(examples)} prompts of {split} have a {column} that train has, too "
             f"({each:.1f} rows each there): {split} does not say what another {column} would get",
+            check="entity",
             evidence={"column": column, "shared": len(shared), "n": len(examples), "rows each": each},
             samples=tuple(shared[:5]),
             causes=("rows were split one by one",),

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks.diagnosis.finding import LEVELS, Finding
+from plumbline.checks.check import LEVELS, Finding
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, Check, Lacking, TaskPrompts, before
 from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
@@ -242,10 +242,10 @@ def _refused(known: BeforeRun) -> Iterator[Finding]:
     """What a run would end with at once."""
     for error in known.wrong:
         if isinstance(error, UntrustedCodeError):  # what needs none of that code is looked at all the same
-            yield Finding("code", "warning", f"{error.cause}, and what needs it was not checked", fix=error.fix)
+            yield Finding("warning", f"{error.cause}, and what needs it was not checked", check="code", fix=error.fix)
             continue
         name = next((name for kind, name in NAMES.items() if isinstance(error, kind)), "run")
-        yield Finding(name, "fatal", error.cause, fix=error.fix)
+        yield Finding("fatal", error.cause, check=name, fix=error.fix)
 
 
 def _looked_at(known: BeforeRun) -> Iterator[str]:
@@ -263,10 +263,10 @@ def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
         claims.check(folder, RUN, is_run)
     except PlumblineError as error:
-        yield Finding("folder", "fatal", error.cause, fix=error.fix)
+        yield Finding("fatal", error.cause, check="folder", fix=error.fix)
     if not resume and any((folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")):
         advice = "add --resume to go on with it, or --out to write somewhere else"
-        yield Finding("folder", "fatal", f"{folder} already holds a run", fix=advice)
+        yield Finding("fatal", f"{folder} already holds a run", check="folder", fix=advice)
 
 
 def _model(name: str | None, shapes: Shapes | None) -> Iterator[str]:

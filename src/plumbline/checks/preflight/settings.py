@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FAR_OFF, FULL, find_small_updates
 from plumbline.checks.preflight.before import BeforeRun, Check, Lacking
@@ -61,9 +61,9 @@ def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) 
         yield replace(finding, what=f"{kind}: {finding.what}")
     if 2 * warmup > steps:
         yield Finding(
-            "schedule",
             "warning",
             f"{kind}.optimiser.warmup takes {warmup} of {steps} steps",
+            check="schedule",
             evidence={"warmup": warmup, "steps": steps},
             causes=("a number of steps that was meant for a longer run",),
             fix="a share of the steps",
@@ -72,10 +72,10 @@ def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) 
     slow = sum(share < SLOW_RATE for share in shares[warmup:])
     if kind == "rl" and slow > SLOW_STEPS * steps:
         yield Finding(
-            "schedule",
             "warning",
             f"rl.optimiser.schedule {section.schedule}: the rate is under {SLOW_RATE:.0%} of its peak for the last "
             f"{slow} of {steps} steps; linear has {SLOW_RATE:.0%} of such steps, constant_with_warmup none",
+            check="schedule",
             evidence={"slow": slow, "steps": steps},
             causes=("a schedule of pretraining, where the end anneals: RL learns from its last prompts, too",),
             fix="a line, or a constant rate after a warmup",
@@ -94,10 +94,10 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
     else:
         causes = [*(meant if adapters else []), "a power of ten too many when it was written"]
     yield Finding(
-        "rate",
         "warning",
         f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times {'above' if above else 'below'} what is "
         f"usual for {'adapters' if adapters else 'all weights'} ({low:.0e} to {high:.0e})",
+        check="rate",
         evidence={"rate": rate, "usual": [low, high], "adapters": adapters},
         causes=tuple(causes),
         fix=f"begin with {nearest:.0e}",
@@ -116,10 +116,10 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
     sampling, rl, controls = recipe.sampling, recipe.rl, recipe.controls
     if isinstance(sampling, SteppedSampling) and recipe.evaluation.steps not in {None, sampling.steps}:
         yield Finding(
-            "law",
             "warning",
             f"evaluations take {recipe.evaluation.steps} denoising steps and training {sampling.steps}: what is "
             "evaluated is another sampler than the one that learns",
+            check="law",
             evidence={"training": sampling.steps, "evaluation": recipe.evaluation.steps},
             causes=("evaluation.steps was set for quality, or to save time",),
             fix="evaluate with the steps of training, and beside it with others if you want to know",
@@ -130,10 +130,10 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         return
     if controls.score_temperature not in {None, sampling.temperature}:
         yield Finding(
-            "law",
             "warning",
             f"answers are drawn at temperature {sampling.temperature:g} and scored at {controls.score_temperature:g}: "
             "the gradient is that of another model. It is a control that is wrong on purpose",
+            check="law",
             evidence={"drawn": sampling.temperature, "scored": controls.score_temperature},
             causes=("the recipe of a control",),
             fix="for a real run leave controls out",
@@ -141,10 +141,10 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
         )
     if rl.lag and rl.old == "rescored" and rl.tis is None:
         yield Finding(
-            "law",
             "warning",
             f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects for it (rl.old: "
             "rescored without rl.tis)",
+            check="law",
             evidence={"lag": rl.lag},
             causes=("rl.old: rescored leaves the sampler out of the ratio",),
             fix="weight by learner over sampler, or take the recorded log-probabilities",
@@ -153,9 +153,9 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
     if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
         yield Finding(
-            "clip-idle",
             "note",
             f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so every ratio is 1",
+            check="clip-idle",
             evidence={"inner_epochs": 1, "lag": 0},
             causes=("settings of a recipe with several updates a batch",),
             fix="leave the clip out, or use each batch several times",
@@ -175,10 +175,10 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
         yield Finding(
-            "law",
             "warning",
             f"the run that made {name} drew its answers by another law ({named}): its evaluations and those of this "
             "run are not of one kind",
+            check="law",
             evidence={key: list(pair) for key, pair in changed.items()},
             causes=("two recipes with settings of their own",),
             fix="draw as that run did, or evaluate its model anew under this law before you compare",
@@ -206,10 +206,10 @@ def ignored(before: BeforeRun) -> Iterator[Finding]:
     path, rule = next(iter(rules.items()))
     only_model = all(wanted[one] == "model.name" for one in rules)  # which jobs fetch, as a rule
     yield Finding(
-        "ignored-files",
         "note" if only_model else "warning",
         f"git ignores {len(rules)} of the {len(wanted)} files that this recipe reads, for example {path} "
         f"({wanted[path]}; {rule}): a job on another machine that is sent the working tree will not have them",
+        check="ignored-files",
         evidence={"files": {str(one): {"key": wanted[one], "rule": rule} for one, rule in rules.items()}},
         causes=("data are kept out of git, and packages for a cluster (Ray's working_dir) go by .gitignore",),
         fix="let the job fetch or build them first, or name them to what packs the job; check there with this command",
@@ -304,9 +304,9 @@ def reproducible(before: BeforeRun) -> Iterator[Finding]:
         )
     if why:
         yield Finding(
-            "reproducible",
             "note",
             "the same recipe can give another result elsewhere: " + "; ".join(why),
+            check="reproducible",
             evidence={"seed": before.recipe.seed},
             fix="keep a copy of the model and name its directory" if model.name is not None else "model.threads: 1",
             change={} if model.name is not None else {"model.threads": 1},

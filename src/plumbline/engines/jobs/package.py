@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from plumbline.checks.diagnosis.finding import LEVELS, Finding
+from plumbline.checks.check import LEVELS, Finding
 from plumbline.checks.preflight.settings import needed
 from plumbline.config.imports import check_installed
 from plumbline.engines.jobs.job import JobSpec
@@ -178,7 +178,7 @@ def examine(spec: JobSpec, recipe: Recipe) -> Examined:
     for at, finding in enumerate(found):
         if finding.level == "fatal" and not spec.here and any(one in finding.what for one in spec.there):
             what = f"not looked at, because it is on the cluster (--there): {finding.what}"
-            found[at] = Finding(finding.check, "note", what)
+            found[at] = Finding("note", what, check=finding.check)
     found.sort(key=lambda finding: LEVELS.index(finding.level))
     return Examined(findings=tuple(found), package=package, looked_at=looked_at)
 
@@ -202,23 +202,23 @@ def _secrets(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
     absent = [name for name in spec.secrets if not os.environ.get(name)]
     if spec.on == "process" and absent:
         yield Finding(
-            "secrets",
             "fatal",
             f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs it",
+            check="secrets",
             fix=f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent",
         )
     elif spec.on != "process" and spec.secrets:
         yield Finding(
-            "secrets",
             "note",
             f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes: nothing secret is sent, and "
             "the job refuses to begin without",
+            check="secrets",
         )
     if "wandb" in recipe.run.trackers and "WANDB_API_KEY" not in spec.secrets and "WANDB_MODE" not in spec.env:
         yield Finding(
-            "secrets",
             "warning",
             "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY",
+            check="secrets",
             fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline",
         )
 
@@ -228,11 +228,11 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
     if package.bytes > LIMIT:
         large = sorted(package.files.items(), key=lambda one: -one[1])[:5]
         yield Finding(
-            "package-size",
             "fatal",
             f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, and "
             f"Ray takes {LIMIT / 2**20:.0f} MiB; the largest: "
             + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large),
+            check="package-size",
             evidence={"bytes": package.bytes, "largest": dict(large)},
             fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them",
         )
@@ -245,14 +245,14 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
         inside_only = key in {"the recipe", "extends"} or path.suffix == ".py" or not path.is_absolute()
         if key == "--needs" and not path.exists():
             what, fix = f"there is no {path}, which --needs names", "correct it, or leave it out"
-            yield Finding("files", "fatal", what, fix=fix)
+            yield Finding("fatal", what, check="files", fix=fix)
         elif not inside_only and spec.here:
             continue  # the job is on this machine
         elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
             yield Finding(
-                "files",
                 "fatal",
                 f"{path} ({key}) is a place of this machine, outside of what is sent",
+                check="files",
                 fix=f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {path}",
             )
         elif lacking := package.lacking(path):
@@ -262,9 +262,9 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
             elsewhere = "put it where the cluster reads it, and say so with --there"
             where = "name it by its absolute path, which a job on this machine reads" if spec.here else elsewhere
             yield Finding(
-                "files",
                 "fatal",
                 f"{what} would not be sent, and the recipe needs it ({key}): {rule}",
+                check="files",
                 evidence={"left out": dict(list(lacking.items())[:20])},
                 causes=(
                     "data are kept out of git, and what packs a working directory for a cluster goes by .gitignore",
@@ -306,7 +306,7 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return [Finding("check", "warning", f"a dry run in a copy of the job did not end in {SECONDS} s")], ()
+        return [Finding("warning", f"a dry run in a copy of the job did not end in {SECONDS} s", check="check")], ()
     try:
         said: dict[str, Any] = json.loads(done.stdout)
         found = [
@@ -317,10 +317,10 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
         cause, _, fix = told.rpartition("error: ")[2].partition("\n  fix: ")
         lines = cause.strip().splitlines() or ["nothing"]
         what = f"the job would end at once (a dry run in a copy of what is sent ends with {done.returncode}): "
-        return [Finding("job", "fatal", what + lines[0 if "error: " in told else -1], fix=fix.strip())], ()
+        return [Finding("fatal", what + lines[0 if "error: " in told else -1], check="job", fix=fix.strip())], ()
     unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})  # of this machine, which is another one
     kept = [one for one in found if one.check not in unsaid]
-    lacking = [Finding("needs", "warning" if spec.here else "note", one) for one in said["needs"]]
+    lacking = [Finding("warning" if spec.here else "note", one, check="needs") for one in said["needs"]]
     return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
 
 
@@ -346,25 +346,25 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
     try:
         lines = [line.strip() for line in read_text(path).splitlines()]
     except DataError as error:
-        yield Finding("requirements", "fatal", error.cause, fix=error.fix)
+        yield Finding("fatal", error.cause, check="requirements", fix=error.fix)
         return
     wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
     pins = {found[1].lower().replace("_", "-"): found[2] for line in wanted if (found := PINNED.match(line))}
     if loose := [line for line in wanted if not PINNED.match(line) and "@" not in line]:
         yield Finding(
-            "requirements",
             "warning",
             f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such as {loose[0]}: the "
             "cluster may install others than were tried here",
+            check="requirements",
             fix=f"write {re.split(r'[^A-Za-z0-9._-]', loose[0])[0] or loose[0]}==VERSION",
         )
     if other := {name: (pin, own) for name, pin in pins.items() if (own := installed(name)) not in {None, pin}}:
         name, (pin, own) = next(iter(other.items()))
         yield Finding(
-            "requirements",
             "warning",
             f"{len(other)} packages are pinned to other versions than those that this was tried with here, such as "
             f"{name}=={pin} ({own} here)",
+            check="requirements",
             evidence={name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()},
         )
     if here:
@@ -375,18 +375,18 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
             [*command, str(path)], capture_output=True, text=True, timeout=PIP_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        yield Finding("requirements", "note", f"pip did not say in {PIP_SECONDS} s whether the pins go together")
+        yield Finding("note", f"pip did not say in {PIP_SECONDS} s whether the pins go together", check="requirements")
         return
     if errors := [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]:
         yield Finding(
-            "requirements",
             "fatal",
             f"pip cannot install {path.name}: {errors[-1].removeprefix('ERROR: ')}",
+            check="requirements",
             evidence={"said": errors[:10]},
             fix=f"python -m pip install --dry-run -r {path}",
         )
     elif done.returncode:
-        yield Finding("requirements", "note", "whether the pins go together was not asked: there is no pip here")
+        yield Finding("note", "whether the pins go together was not asked: there is no pip here", check="requirements")
 
 
 def installed(name: str) -> str | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import yaml
 
 from plumbline import __version__
-from plumbline.checks.diagnosis.check import Examination, examine
+from plumbline.checks.check import Examination, examine
+from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.config.overrides import read_yaml
@@ -352,10 +353,10 @@ def _checks(run: Run | None) -> Iterator[str]:
     if not examined:
         yield "There are no records of training beside the model, so nothing was checked."
     for one in examined:
-        yield f"{markdown(one.history.name)}: {counted(one.findings, one.clear, one.not_run)}."
+        yield f"{markdown(one.context.name)}: {counted(one.findings, one.clear, one.not_run)}."
         for finding in one.findings:
             yield f"- {finding.level} ({finding.check}): {markdown(finding.what)}"
 
 
-def _examined(run: Run) -> list[Examination]:
+def _examined(run: Run) -> list[Examination[History]]:
     return [examine(history, CHECKS) for history in read_histories(run.folder)]

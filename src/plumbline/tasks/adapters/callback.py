@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.diagnosis.check import lacking
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding, missing_data
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.live import Live, know, message
 from plumbline.checks.diagnosis.readers.completions import read_completions
@@ -111,7 +110,7 @@ class CheckCallback:
         self._complete(args)
         look = self._live.look(last=last)
         if not self._told and look.not_run:
-            lacks = lacking(look.not_run)
+            lacks = missing_data(look.not_run)
             _log.warning("checks every %d steps; not done, for want of %s", self.section.every, lacks)
         self._told = True
         for finding in look.new:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from plumbline.checks.diagnosis.check import Check, stood
+from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.check import rule, stood
 from plumbline.checks.diagnosis.facts import likely
-from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.trends import finite, trend
 from plumbline.config.overrides import read_own
@@ -22,6 +22,7 @@ SHORT = 0.2
 LENGTH_ENOUGH = 20
 
 
+@rule("length", needs=("length",))
 def find_length(history: History) -> Iterator[Finding]:
     """The length of completions runs away or shrinks to nothing, and the reward with it or in spite of it.
 
@@ -37,7 +38,6 @@ def find_length(history: History) -> Iterator[Finding]:
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
         falls = reward.t < -2
         yield Finding(
-            check="length",
             level="warning" if falls or reward.t < 2 else "note",
             what=f"completions grew from {first:.0f} to {last:.0f} tokens"
             + ("" if reward.t >= 2 else " and earn no more for it"),
@@ -53,7 +53,6 @@ def find_length(history: History) -> Iterator[Finding]:
         )
     elif first >= 5 and last < SHORT * first:
         yield Finding(
-            check="length",
             level="warning",
             what=f"completions shrank from {first:.0f} to {last:.0f} tokens",
             since=int(series.steps[np.argmax(series.values < SHORT * first)]),
@@ -69,14 +68,6 @@ def paid(history: History) -> bool:
     return any(trend(history[name].values).t > 2 for name in names)
 
 
-LENGTH = Check(
-    name="length",
-    asks="whether completions grew or shrank out of measure",
-    needs=("length",),
-    look=find_length,
-)
-
-
 STRONG = 0.8
 """The correlation within groups, in both halves of the run: length then explains two thirds of what is learnt from."""
 MOVED = 0.2
@@ -84,6 +75,7 @@ MOVED = 0.2
 LENGTH_PAID_ENOUGH = 64
 
 
+@rule("length-paid", needs=("samples",), live=False)
 def find_length_paid(history: History) -> Iterator[Finding]:
     """Length is what is paid: within groups the reward follows it, and it moves.
 
@@ -106,7 +98,6 @@ def find_length_paid(history: History) -> Iterator[Finding]:
         return
     longer = late > 0
     yield Finding(
-        check="length-paid",
         level="note",
         what=f"within groups the reward follows length (correlation {late:+.2f}), and completions became "
         f"{abs(moved):.0%} {'longer' if longer else 'shorter'}",
@@ -134,19 +125,15 @@ def _lengths(samples: Sequence[Sample]) -> np.ndarray:
     return finite(np.array([len(one.text) for one in samples], dtype=np.float64))
 
 
-LENGTH_PAID = Check(
-    name="length-paid",
-    asks="whether the reward is one of length",
-    needs=("samples",),
-    look=find_length_paid,
-    live=False,
-)
-
-
 TRUNCATION_MOST, TRUNCATION_SOME = 0.9, 0.3
 WINDOW = 10
 
 
+@rule(
+    "truncation",
+    needs=("truncated",),
+    stops=lambda history, since: stood(30)(history, since) and trend(history["truncated"].values).t > -2,
+)
 def find_truncation(history: History) -> Iterator[Finding]:
     """Completions at the ceiling: cut before they end, so what is judged is not what was meant.
 
@@ -163,7 +150,6 @@ def find_truncation(history: History) -> Iterator[Finding]:
     shorter = len(longest) >= 5 and share > 0.05 and _under(longest, ceiling)
     if shorter:
         yield Finding(
-            check="truncation",
             level="warning",
             what=f"{share:.0%} of the completions count as cut by the limit, but the longest has {longest.max():.0f} "
             "tokens "
@@ -176,7 +162,6 @@ def find_truncation(history: History) -> Iterator[Finding]:
         rose = share > first + 0.2
         learns = not rose and _rises(history)
         yield Finding(
-            check="truncation",
             level=("warning" if learns else "fatal")
             if share >= TRUNCATION_MOST and len(series) >= 5
             else "note"
@@ -227,15 +212,6 @@ def _under(longest: np.ndarray, ceiling: object) -> bool:
     return bool(np.unique(longest).size > 0.8 * len(longest))
 
 
-TRUNCATION = Check(
-    name="truncation",
-    asks="whether completions are cut at the limit, or counted as cut though they are not",
-    needs=("truncated",),
-    look=find_truncation,
-    stops=lambda history, since: stood(30)(history, since) and trend(history["truncated"].values).t > -2,
-)
-
-
 DEGENERATE_OUTPUT_MANY, DEGENERATE_OUTPUT_MOST = 0.2, 0.5
 EQUAL = 0.01
 LONG, FEW = 60, 0.2
@@ -246,6 +222,7 @@ _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
 """The same one to twelve characters twenty times in a row."""
 
 
+@rule("degenerate-output", needs=("samples",), stops=stood(30))
 def find_degenerate_output(history: History) -> Iterator[Finding]:
     """Completions that are no answers: empty, one sign over and over, or the same for every prompt.
 
@@ -274,7 +251,6 @@ def find_degenerate_output(history: History) -> Iterator[Finding]:
 def _finding(about: str, what: str, share: float, found: Sequence[Sample]) -> Finding:
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
     return Finding(
-        check="degenerate-output",
         level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
         what=what + (f", for example {found[0].text.strip()[:40]!r}" if found[0].text.strip() else ""),
         since=found[0].step,
@@ -314,20 +290,16 @@ def _same(last: Sequence[Sample]) -> tuple[float, list[Sample]] | None:
     return (count / len(last), found) if not earned or max(earned) - min(earned) < EQUAL else None
 
 
-DEGENERATE_OUTPUT = Check(
-    name="degenerate-output",
-    asks="whether completions are empty, repeat themselves, or are the same for every prompt",
-    needs=("samples",),
-    look=find_degenerate_output,
-    stops=stood(30),  # a base model may begin so, and learn what an answer is
-)
-
-
 IDENTICAL_SAMPLES_MOST = 0.6
 EARLY = 0.25
 """Of the run: later a solved prompt may well be answered in one way."""
 
 
+@rule(
+    "identical-samples",
+    needs=("samples",),
+    explains=("no-signal", "zero-variance-groups", "dead-part", "entropy", "degenerate-output"),
+)
 def find_identical_samples(history: History) -> Iterator[Finding]:
     """The completions of a group are one text from the first steps on: nothing is drawn, or all by one stream of draws.
 
@@ -344,7 +316,6 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
     if len(whole) < 4 or len(same) / len(whole) < IDENTICAL_SAMPLES_MOST:
         return
     yield Finding(
-        check="identical-samples",
         level="fatal",
         what=f"in {len(same)} of {len(whole)} groups of the first steps all completions are the same text",
         since=min(same)[0],
@@ -358,15 +329,6 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         fix="draw at the temperature 1, each copy with its own random numbers",
         change={"sampling.temperature": 1.0},
     )
-
-
-IDENTICAL_SAMPLES = Check(
-    name="identical-samples",
-    asks="whether the completions of a group are all the same from the start",
-    needs=("samples",),
-    look=find_identical_samples,
-    explains=("no-signal", "zero-variance-groups", "dead-part", "entropy", "degenerate-output"),
-)
 
 
 _TABLE = read_own(Path(__file__).with_name("languages.yaml"))
@@ -384,6 +346,7 @@ USUAL = 0.05
 WRONG_LANGUAGE_LOOKED_AT = 400
 
 
+@rule("wrong-language", needs=("samples",))
 def find_wrong_language(history: History) -> Iterator[Finding]:
     """Completions in another language than the gold answers, or than those of the first steps.
 
@@ -405,7 +368,6 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
     if expected and len(found) >= 16 and share >= WRONG_LANGUAGE_SOME:
         names = Counter(name for _, there in found for name in there - expected)
         yield Finding(
-            check="wrong-language",
             level="fatal" if share >= WRONG_LANGUAGE_MANY and against == "gold answers" else "warning",
             what=f"{share:.0%} of the last {len(found)} completions are in {names.most_common(1)[0][0]}, wholly or in "
             f"part; {against} are in {', '.join(sorted(expected))}",
@@ -454,14 +416,6 @@ def _last(samples: Sequence[Sample], end: int) -> Sequence[Sample]:
     return some[:: -(-len(some) // WRONG_LANGUAGE_LOOKED_AT) or 1]
 
 
-WRONG_LANGUAGE = Check(
-    name="wrong-language",
-    asks="whether completions are in another language than gold answers or the first completions",
-    needs=("samples",),
-    look=find_wrong_language,
-)
-
-
 GOES_ON_SOME = 0.2
 _END = r"(?:<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<\|end_of_text\|>|<end_of_turn>|</s>|<eos>|<\|end\|>)"
 _AFTER = re.compile(
@@ -470,6 +424,7 @@ _AFTER = re.compile(
 """An end, and then neither another one nor the beginning of a turn (of an episode of several)."""
 
 
+@rule("goes-on", needs=("samples",))
 def find_goes_on(history: History) -> Iterator[Finding]:
     """Completions that go on after their end: the mark that ends a text is not one that stops the sampler.
 
@@ -481,7 +436,6 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         return
     share = len(found) / len(last)
     yield Finding(
-        check="goes-on",
         level="warning",
         what=f"{share:.0%} of the last {len(last)} completions go on after a mark that ends a text",
         since=found[0].step,
@@ -490,11 +444,3 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         causes=("the template ends an answer with a mark that the sampler does not stop at",),
         fix="give sampler and trainer every id that ends a text (generation_config.eos_token_id)",
     )
-
-
-GOES_ON = Check(
-    name="goes-on",
-    asks="whether completions go on after a mark that ends a text",
-    needs=("samples",),
-    look=find_goes_on,
-)

@@ -8,8 +8,8 @@ from math import ceil
 
 import numpy as np
 
-from plumbline.checks.diagnosis.check import Check
-from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.history import History
 
 SOME = 0.05
@@ -26,6 +26,7 @@ _MARKS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "[INST]", "<
 """What only one template of chats has."""
 
 
+@rule("prompts", needs=("prompts|prompts_cut",))
 def find_prompts(history: History) -> Iterator[Finding]:
     """Prompts as a trainer stored them: begun twice, written by two templates, or cut.
 
@@ -41,7 +42,6 @@ def find_prompts(history: History) -> Iterator[Finding]:
     twice = [prompt for prompt in prompts if _TWICE.search(prompt[:4000])]
     if len(twice) >= SOME * len(prompts):
         yield Finding(
-            check="prompts",
             level="warning",
             what=f"{len(twice) / len(prompts):.0%} of the prompts begin with the mark of the beginning twice",
             evidence={"share": round(len(twice) / len(prompts), 3)},
@@ -61,7 +61,6 @@ def find_prompts(history: History) -> Iterator[Finding]:
 
 def _cut(what: str, share: float, found: Sequence[str]) -> Finding:
     return Finding(
-        check="prompts",
         level="warning",
         what=f"{what}: they are cut",
         evidence={"share": round(share, 3)},
@@ -80,7 +79,6 @@ def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
         return
     changed = next(at for at, one in enumerate(marks) if one in late)
     yield Finding(
-        check="prompts",
         level="warning",
         what="prompts were written by one template at first and by another at last: "
         f"{_named(early)}, then {_named(late)}",
@@ -115,14 +113,6 @@ def _lacking(prompts: Sequence[str]) -> list[int] | None:
     return without if long and (alike == 1 or alike < len(without) / 4) else None
 
 
-PROMPTS = Check(
-    name="prompts",
-    asks="whether prompts begin twice, were written by two templates, or are cut",
-    needs=("prompts|prompts_cut",),
-    look=find_prompts,
-)
-
-
 SHARE = 0.3
 """Of the draws, over which of a prompt that had come often enough. Where every prompt is drawn anew out of all (with
 replacement) 0.27 are over the epochs at most, and over what is usual among the prompts."""
@@ -133,6 +123,7 @@ IN_ORDER = 16
 """Draws in a row that follow the prompts that they once followed: of 32 prompts in a new order that is no chance."""
 
 
+@rule("repeated-prompts", needs=("samples",))
 def find_repeated_prompts(history: History) -> Iterator[Finding]:
     """Prompts that come again before the others came: a resume that began the data again, duplicates, file order.
 
@@ -150,7 +141,6 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
         again = sum(max(0, count - often) for count in draws.values())
         if again > SHARE * total:
             yield Finding(
-                check="repeated-prompts",
                 level="warning" if len(draws) >= FEW else "note",
                 what=f"in {epochs[-1]:.2f} epochs {total} prompts were drawn, and only {len(draws)} of them differ: "
                 f"{again} draws were of a prompt that had come {often} time{'s' if often > 1 else ''}",
@@ -189,7 +179,6 @@ def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
         return
     whole = whence == 0 and begins >= len(last)
     yield Finding(
-        check="repeated-prompts",
         level="note" if whole else "warning",
         what=f"from step {draws[begins][0]} on {longest + 1} prompts come in the order in which they came from step "
         f"{draws[whence][0]} on" + (": the data are not shuffled anew" if whole else ""),
@@ -202,14 +191,7 @@ def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
     )
 
 
-REPEATED_PROMPTS = Check(
-    name="repeated-prompts",
-    asks="whether prompts come again before the others came, or in the same order",
-    needs=("samples",),
-    look=find_repeated_prompts,
-)
-
-
+@rule("overlap", needs=("samples", "finals"), live=False)
 def find_overlap(history: History) -> Iterator[Finding]:
     """Examples that were trained on and evaluated on.
 
@@ -224,7 +206,6 @@ def find_overlap(history: History) -> Iterator[Finding]:
     for where, ids in by_split.items():
         if shared := sorted(ids & trained):
             yield Finding(
-                check="overlap",
                 level="fatal",
                 what=f"{len(shared)} of {len(ids)} examples of {where} were trained on",
                 evidence={"shared": len(shared), "of": len(ids)},
@@ -234,19 +215,11 @@ def find_overlap(history: History) -> Iterator[Finding]:
             )
 
 
-OVERLAP = Check(
-    name="overlap",
-    asks="whether examples that were trained on are evaluated on",
-    needs=("samples", "finals"),
-    look=find_overlap,
-    live=False,
-)
-
-
 LITTLE = 0.2
 """Of an epoch; one team's log stopped at 0.135."""
 
 
+@rule("coverage", needs=("epoch",), live=False)
 def find_coverage(history: History) -> Iterator[Finding]:
     """How much of the data a run has seen: a plateau on a seventh of the prompts is no ceiling.
 
@@ -262,7 +235,6 @@ def find_coverage(history: History) -> Iterator[Finding]:
             continue
         whole = round(history.last_step / max(float(values[-1]), 1e-9))
         yield Finding(
-            check="coverage",
             level="note",
             what=f"{values[-1]:.1%} of the training prompts{f' of {task}' if task else ''} were seen in "
             f"{history.last_step} steps",
@@ -274,19 +246,11 @@ def find_coverage(history: History) -> Iterator[Finding]:
         )
 
 
-COVERAGE = Check(
-    name="coverage",
-    asks="what share of the training prompts was seen",
-    needs=("epoch",),
-    look=find_coverage,
-    live=False,
-)
-
-
 USUAL = 0.6
 """Share of the windows that must have one length."""
 
 
+@rule("window-cut", needs=("reward", "loss"))
 def find_window_cut(history: History) -> Iterator[Finding]:
     """A resume within a window of rollouts: what was drawn for several steps is lost, and drawn anew by other weights.
 
@@ -305,7 +269,6 @@ def find_window_cut(history: History) -> Iterator[Finding]:
         return
     at = [int(reward[one + 1]) for one in short]
     yield Finding(
-        check="window-cut",
         level="warning",
         what=f"each batch of rollouts is used in {usual} steps, but that of step {int(reward[short[0]])} only in "
         f"{int(apart[short[0]])}: the run was resumed at step {at[0]}, within a window",
@@ -314,11 +277,3 @@ def find_window_cut(history: History) -> Iterator[Finding]:
         causes=("a checkpoint that was saved within a window (save_steps is no multiple of it)",),
         fix=f"save every {usual} steps or a multiple: resumed elsewhere, a run goes another way than an unbroken one",
     )
-
-
-WINDOW_CUT = Check(
-    name="window-cut",
-    asks="whether the run was resumed within a window of rollouts",
-    needs=("reward", "loss"),
-    look=find_window_cut,
-)

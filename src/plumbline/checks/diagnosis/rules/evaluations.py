@@ -6,9 +6,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import level, likely, top
-from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import Outcome, outcome
 from plumbline.checks.diagnosis.rules.policy import pairs
@@ -23,6 +23,7 @@ FEW = 50
 """Examples: under them a difference of a tenth is rarely more than noise (a team read 25 as a regression)."""
 
 
+@rule("gain", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_gain(history: History) -> Iterator[Finding]:
     """What the stage changed, against what its evaluation can tell from noise.
 
@@ -34,7 +35,6 @@ def find_gain(history: History) -> Iterator[Finding]:
             compared = compare(before.evaluation, after.evaluation)
         except IncomparableError as error:
             yield Finding(
-                check="gain",
                 level="warning",
                 what=f"{before.stage} and {history.name} cannot be compared on {where}: {error}",
                 causes=("the metric or the examples changed between the stages",),
@@ -46,7 +46,6 @@ def find_gain(history: History) -> Iterator[Finding]:
         evidence = {**numbers, "p": compared.p_value}
         if way == "fall":
             yield Finding(
-                check="gain",
                 level="warning",
                 what=f"after {history.name} the greedy reward on {where} is lower: {change.mean:+.3f} "
                 f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}",
@@ -57,7 +56,6 @@ def find_gain(history: History) -> Iterator[Finding]:
         elif way == "same":
             seen = (change.high - change.low) / 2
             yield Finding(
-                check="gain",
                 level="note",
                 what=f"on {where} {history.name} changed nothing that can be told from noise: {change.mean:+.3f} "
                 f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}, p = {compared.p_value:.2g}"
@@ -67,21 +65,12 @@ def find_gain(history: History) -> Iterator[Finding]:
             )
 
 
-GAIN = Check(
-    name="gain",
-    asks="what the stage changed on held-out examples, and whether they are enough to tell",
-    needs=("finals",),
-    look=find_gain,
-    kinds=("rl", "sft"),
-    live=False,
-)
-
-
 CHANCE = 0.01
 """Of one finding in evaluations that only jump about, however many names they have."""
 BLOCKS = 12
 
 
+@rule("eval-disagrees", needs=("reward", "eval/"))
 def find_eval_disagrees(history: History) -> Iterator[Finding]:
     """The training reward rises and the evaluation falls: what is paid is not what is wanted, or not there.
 
@@ -102,7 +91,6 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         lost = float(values[best] - values[-1])
         if down < -sure and lost > max(0.1 * abs(values[best]), 0.02):
             yield Finding(
-                check="eval-disagrees",
                 level="warning",
                 what=f"the training reward rises ({train.first:.3f} to {train.last:.3f}) and eval/{name} falls "
                 f"({values[best]:.3f} to {values[-1]:.3f})",
@@ -119,17 +107,10 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             )
 
 
-EVAL_DISAGREES = Check(
-    name="eval-disagrees",
-    asks="whether the evaluation falls while the training reward rises",
-    needs=("reward", "eval/"),
-    look=find_eval_disagrees,
-)
-
-
 FAR = 0.1
 
 
+@rule("decoding", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_decoding(history: History) -> Iterator[Finding]:
     """What is sampled and what is greedy tell two stories, or stages were asked in two ways.
 
@@ -144,7 +125,6 @@ def find_decoding(history: History) -> Iterator[Finding]:
         if min(abs(change.low), abs(change.high)) > FAR and change.low * change.high > 0:
             better = "sampled" if change.mean > 0 else "greedy"
             yield Finding(
-                check="decoding",
                 level="warning" if better == "sampled" else "note",
                 what=f"on {f'{task} {split}'.strip()} {better} answers earn {abs(change.mean):.3f} "
                 f"[{min(abs(change.low), abs(change.high)):.3f}, {max(abs(change.low), abs(change.high)):.3f}] more "
@@ -169,7 +149,6 @@ def _laws(history: History) -> Iterator[Finding]:
         differing = sorted({key for law in laws for key in law if any(other.get(key) != law[key] for other in laws)})
         if differing:
             yield Finding(
-                check="decoding",
                 level="warning",
                 what=f"{mode} answers to {f'{task} {split}'.strip()} were drawn in two ways: {', '.join(differing)} "
                 "differ "
@@ -187,23 +166,12 @@ def _laws(history: History) -> Iterator[Finding]:
     )
     if isinstance(trained, int) and used and used != {trained}:
         yield Finding(
-            check="decoding",
             level="note",
             what=f"training draws in {trained} denoising steps, evaluations in {', '.join(sorted(map(str, used)))}",
             evidence={"training": trained},
             causes=("evaluation.steps",),
             fix="what is trained is the law with the steps of training",
         )
-
-
-DECODING = Check(
-    name="decoding",
-    asks="whether greedy and sampled answers differ much, and whether all evaluations drew by one law",
-    needs=("finals",),
-    look=find_decoding,
-    kinds=("rl", "sft"),
-    live=False,
-)
 
 
 SHARE = 0.35
@@ -217,6 +185,7 @@ PLATEAU_TOP = 0.95
 """Of the most that can be earned, where that is known."""
 
 
+@rule("plateau", needs=("reward",), live=False)
 def find_plateau(history: History) -> Iterator[Finding]:
     """The evaluation stopped rising: since when, and what else ended there.
 
@@ -246,7 +215,6 @@ def find_plateau(history: History) -> Iterator[Finding]:
     if found < QUICK and level - start < PLATEAU_SURE * noise:
         return
     yield Finding(
-        check="plateau",
         level="note",
         what=f"{name} rose from {start:.3f} to {level:.3f} until about step {at}, and has stayed there",
         since=at,
@@ -280,20 +248,12 @@ def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
         yield "answers are hardly varied any more (entropy)"
 
 
-PLATEAU = Check(
-    name="plateau",
-    asks="since when the reward has stood still, and what ended there",
-    needs=("reward",),
-    look=find_plateau,
-    live=False,
-)
-
-
 EVAL_NOISE_ENOUGH = 6
 EVAL_NOISE_SURE = 2.0
 """Times the scatter of a point, that the last third must be above the first: both are means of two points or more."""
 
 
+@rule("eval-noise", needs=("eval/reward",), live=False)
 def find_eval_noise(history: History) -> Iterator[Finding]:
     """An evaluation that moves more from one time to the next than it rose: it cannot say which checkpoint is the best.
 
@@ -308,7 +268,6 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     if noise < 0.005 or abs(rise) > EVAL_NOISE_SURE * noise or values.max() - np.median(values) < noise:
         return
     yield Finding(
-        check="eval-noise",
         level="note",
         what=f"eval/reward scatters by {noise:.3f} from one evaluation to the next and rose by "
         f"{rise:+.3f} in all: its best point ({values.max():.3f}) is the luckiest, not the best",
@@ -318,20 +277,12 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     )
 
 
-EVAL_NOISE = Check(
-    name="eval-noise",
-    asks="whether the evaluation scatters more than it rose",
-    needs=("eval/reward",),
-    look=find_eval_noise,
-    live=False,
-)
-
-
 NO_BETTER_ENOUGH = 20
 HALF = 0.5
 """Of what the control earns, under which it is warned of: a control may know much of a form and a weak model little."""
 
 
+@rule("no-better", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_no_better(history: History) -> Iterator[Finding]:
     """A trained model that earns no more than a control that knows nothing.
 
@@ -349,7 +300,6 @@ def find_no_better(history: History) -> Iterator[Finding]:
         where, mine = f"{final.task} {final.split}".strip(), final.evaluation.mean_reward
         less = gap.high < 0 and mine < HALF * (mine - gap.mean) and final.task not in learnt
         yield Finding(
-            check="no-better",
             level="warning" if less else "note",
             what=f"on {where} the model earns {'less than' if gap.high < 0 else 'no more than'} the control {best}, "
             f"which does not know the answer: {gap:+.3f}, n = {gap.n}",
@@ -376,22 +326,13 @@ def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
     return best, mean_interval(above[best])
 
 
-NO_BETTER = Check(
-    name="no-better",
-    asks="whether the model earns more than controls that know nothing",
-    needs=("finals",),
-    look=find_no_better,
-    kinds=("rl", "sft"),
-    live=False,
-)
-
-
 PART_LOST_SURE = 4.0
 """Standard errors below 0 of the paired difference: a chance of 3 in 10^5, so that a dozen parts may be looked at."""
 LARGE = 0.1
 PART_LOST_ENOUGH = 20
 
 
+@rule("part-lost", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_part_lost(history: History) -> Iterator[Finding]:
     """The reward rose on held-out examples, and one of its parts fell: what was won was paid with something else.
 
@@ -418,7 +359,6 @@ def find_part_lost(history: History) -> Iterator[Finding]:
                 continue
             where = f"{after.task} {after.split}".strip()
             yield Finding(
-                check="part-lost",
                 level="warning",
                 what=f"on {where} {after.stage} raised the reward by {rose.mean:+.3f} and the part {name} fell by "
                 f"{-mean:.3f} (n = {n})",
@@ -426,16 +366,6 @@ def find_part_lost(history: History) -> Iterator[Finding]:
                 causes=("the parts that rose are cheaper to earn, and cost this one", "a cheat that the reward pays"),
                 fix=f"read answers that lost {name}; raise its weight",
             )
-
-
-PART_LOST = Check(
-    name="part-lost",
-    asks="whether a part of the reward fell on held-out examples while the reward rose",
-    needs=("finals",),
-    look=find_part_lost,
-    kinds=("rl", "sft"),
-    live=False,
-)
 
 
 SHORT, LONG = 30, 100
@@ -451,6 +381,17 @@ LATE, SEEN = 5, 0.1
 """Distances between logged steps, and share of all steps, before the first logged one: what came before is unseen."""
 
 
+@rule(
+    "no-rise",
+    needs=("reward",),
+    live=False,
+    follows=(
+        *("no-signal", "rate-exhausted", "small-updates", "gap", "kl", "loss-zero", "reward-falls", "truncation"),
+        *("zero-variance-groups", "dead-part", "parts-oppose", "entropy", "length", "degenerate-output"),
+        *("identical-samples", "gradient-spikes", "mostly-noise", "clip-idle", "lost-reward", "parser", "references"),
+        *("unjudged", "outage", "prompts", "goes-on", "wrong-language", "jump", "untrained", "gain", "not-finite"),
+    ),
+)
 def find_no_rise(history: History) -> Iterator[Finding]:
     """The reward did not rise, and no other finding says why: what the figures make likely.
 
@@ -474,7 +415,6 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     if late:
         causes = (f"the log begins at step {steps[0]}: a rise before it is not seen", *causes)
     yield Finding(
-        check="no-rise",
         level="warning" if flat and not late and came.change.n >= LONG else "note",
         what=came.said + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
         since=int(steps[0]),
@@ -502,21 +442,7 @@ def _no_rise_causes(history: History, came: Outcome) -> Iterator[str]:
         yield f"a rate of {highest:.1e}, which is too low if an adapter is trained ({ADAPTERS[0]:.0e} and more)"
 
 
-NO_RISE = Check(
-    name="no-rise",
-    asks="whether the reward rose, and what explains it if not",
-    needs=("reward",),
-    look=find_no_rise,
-    live=False,
-    follows=(
-        *("no-signal", "rate-exhausted", "small-updates", "gap", "kl", "loss-zero", "reward-falls", "truncation"),
-        *("zero-variance-groups", "dead-part", "parts-oppose", "entropy", "length", "degenerate-output"),
-        *("identical-samples", "gradient-spikes", "mostly-noise", "clip-idle", "lost-reward", "parser", "references"),
-        *("unjudged", "outage", "prompts", "goes-on", "wrong-language", "jump", "untrained", "gain", "not-finite"),
-    ),
-)
-
-
+@rule("unfinished", needs=("loss|reward|rate",), kinds=("rl", "sft"), live=False)
 def find_unfinished(history: History) -> Iterator[Finding]:
     """A run that ended before its steps did.
 
@@ -525,7 +451,6 @@ def find_unfinished(history: History) -> Iterator[Finding]:
     planned = history.settings.get("steps")
     if isinstance(planned, int) and not history.finished and history.last_step < planned - 1:
         yield Finding(
-            check="unfinished",
             level="note",
             what=f"the records end at step {history.last_step} of {planned}",
             since=history.last_step,
@@ -533,13 +458,3 @@ def find_unfinished(history: History) -> Iterator[Finding]:
             causes=("the run is going on", "it was stopped"),
             fix="figures are of what was done so far",
         )
-
-
-UNFINISHED = Check(
-    name="unfinished",
-    asks="whether all planned steps were made",
-    needs=("loss|reward|rate",),
-    look=find_unfinished,
-    kinds=("rl", "sft"),
-    live=False,
-)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from plumbline.checks.diagnosis.check import Check, stood
+from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.check import rule, stood
 from plumbline.checks.diagnosis.facts import agree, learns, level, likely, zeros
-from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, trend
 from plumbline.evaluation.comparison import among
@@ -26,6 +26,11 @@ SAMPLED = ("reward", "length", "entropy", "truncated")
 """What is measured on samples."""
 
 
+@rule(
+    "kl",
+    needs=("kl",),
+    stops=lambda history, since: stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE),
+)
 def find_kl(history: History) -> Iterator[Finding]:
     """The KL to the reference: exploding, of the wrong sign, there from the first step, void, or unseen by samples.
 
@@ -42,7 +47,6 @@ def find_kl(history: History) -> Iterator[Finding]:
     if high.sum() >= 3 or values[-1] > 100:
         lasts = bool(high[-max(3, len(values) // 10) :].mean() > 0.5)
         yield Finding(
-            check="kl",
             level="fatal" if lasts else "warning",
             what=f"the KL to the reference goes up to {values.max():.3g} nats"
             + ("" if lasts else f" in {int(high.sum())} of {len(values)} logged steps, and back"),
@@ -53,7 +57,6 @@ def find_kl(history: History) -> Iterator[Finding]:
         )
     elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
         yield Finding(
-            check="kl",
             level="warning" if values[0] > APART else "note",
             what=f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, before the policy can have moved",
             since=int(steps[0]),
@@ -67,7 +70,6 @@ def find_kl(history: History) -> Iterator[Finding]:
         )
     elif (values < -0.01).mean() > 0.5:
         yield Finding(
-            check="kl",
             level="warning",
             what=f"the KL to the reference is negative ({middle:.3g} in the middle); its mean cannot be",
             since=int(steps[values < -0.01][0]),
@@ -79,7 +81,6 @@ def find_kl(history: History) -> Iterator[Finding]:
         wanted = isinstance(beta, int | float) and beta > 0
         still = len(history["gradient"]) > 0 and bool(zeros(history["gradient"], 1e-10).all())
         yield Finding(
-            check="kl",
             level="warning" if wanted else "note",
             what="the KL to the reference is exactly 0 at every step"
             + (f", although it is charged (beta {beta})" if wanted else ": without a penalty it has no meaning"),
@@ -96,7 +97,6 @@ def find_kl(history: History) -> Iterator[Finding]:
         )
     elif _unseen(history):
         yield Finding(
-            check="kl",
             level="warning",
             what=f"the KL to the reference grows from {values[0]:.2g} to {values[-1]:.2g} nats, and nothing that is "
             "measured on samples moves: what is sampled does not follow the policy",
@@ -128,15 +128,6 @@ def _unseen(history: History) -> bool:
     )
 
 
-KL = Check(
-    name="kl",
-    asks="whether the KL explodes, is negative, too high at first, void, or grows while samples stay as they are",
-    needs=("kl",),
-    look=find_kl,
-    stops=lambda history, since: stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE),
-)
-
-
 LIMIT, LIMIT_KL = 0.1, 0.05
 """Nats a choice: two engines in 16 bits differ by about .01 to .05 (trl#5312 had .015, and .201 with stale weights).
 Of a KL divergence between them, which is about half the square of what single tokens differ by: .0005 to .005 there."""
@@ -149,6 +140,14 @@ WINDOW = 10
 GROWS = 4.0
 
 
+def _stops(history: History, since: int) -> bool:
+    """Not below what the recipe allows."""
+    allowed = history.settings.get("rl.max_gap") or LIMIT
+    stands = level(history["gap"]) > allowed or level(history["gap_kl"]) > LIMIT_KL
+    return stood(10)(history, since) and stands
+
+
+@rule("gap", needs=("gap|gap_kl|ratio_mean|ratio_max",), stops=_stops)
 def find_gap(history: History) -> Iterator[Finding]:
     """Sampler and scorer are two distributions: temperature, filters, masks, stale weights, or 16 bits.
 
@@ -170,7 +169,6 @@ def _measured(history: History, name: str, some: float, limit: float, least: flo
         return None
     over = values > (GROWS / 2 * max(first, least) if widened else some)
     return Finding(
-        check="gap",
         level="fatal" if last > (limit if widened or name == "gap" else ALWAYS_KL) else "warning",
         what=(
             f"sampler and scorer differ by {last:.3f} nats a choice"
@@ -231,7 +229,6 @@ def _ratios(history: History) -> Iterator[Finding]:
             "; truncate the ratios" if far else "; where they agree, take ratios by token"
         )
     yield Finding(
-        check="gap",
         level="warning",
         what=what,
         since=since,
@@ -239,22 +236,6 @@ def _ratios(history: History) -> Iterator[Finding]:
         causes=causes,
         fix=fix,
     )
-
-
-def _stops(history: History, since: int) -> bool:
-    """Not below what the recipe allows."""
-    allowed = history.settings.get("rl.max_gap") or LIMIT
-    stands = level(history["gap"]) > allowed or level(history["gap_kl"]) > LIMIT_KL
-    return stood(10)(history, since) and stands
-
-
-GAP = Check(
-    name="gap",
-    asks="whether sampler and scorer are one distribution",
-    needs=("gap|gap_kl|ratio_mean|ratio_max",),
-    look=find_gap,
-    stops=_stops,
-)
 
 
 GONE = 0.005
@@ -267,6 +248,7 @@ MUCH = 1.0
 """Nats a token that it rose by; English text has about 2 to 3 under a small model."""
 
 
+@rule("entropy", needs=("entropy",))
 def find_entropy(history: History) -> Iterator[Finding]:
     """The entropy of what is drawn: gone, so that nothing is tried any more, or running away.
 
@@ -283,7 +265,6 @@ def find_entropy(history: History) -> Iterator[Finding]:
     if last < GONE and last < SHARE * first:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
-            check="entropy",
             level="note" if rising else "warning",
             what=f"the entropy fell from {first:.3f} to {last:.4f} nats a token: the answers of a group are nearly "
             "the same",
@@ -301,7 +282,6 @@ def find_entropy(history: History) -> Iterator[Finding]:
     elif last > first + MUCH and last > 2 * first:
         falling = len(reward) >= 20 and trend(reward).t < -2
         yield Finding(
-            check="entropy",
             level="fatal" if falling else "warning",
             what=f"the entropy rose from {first:.2f} to {last:.2f} nats a token"
             + (" while the reward fell: the policy is coming apart" if falling else ""),
@@ -317,14 +297,6 @@ def find_entropy(history: History) -> Iterator[Finding]:
         )
 
 
-ENTROPY = Check(
-    name="entropy",
-    asks="whether the entropy vanished or ran away",
-    needs=("entropy",),
-    look=find_entropy,
-)
-
-
 HIGH = 7.0
 """Nats a token: as much as one of 1,100 tokens drawn evenly. Random weights have the logarithm of the vocabulary
 (32,000: 10.4; 152,000: 11.9); a pretrained model has 1 to 4 on any text of a language that it knows."""
@@ -334,6 +306,7 @@ KNOWN = 0.05
 """Share of right next tokens, where that is logged."""
 
 
+@rule("untrained", needs=("loss|entropy",), kinds=("rl", "sft"))
 def find_untrained(history: History) -> Iterator[Finding]:
     """A model that knows nothing at the first step: random weights, or weights that were loaded only in part.
 
@@ -350,7 +323,6 @@ def find_untrained(history: History) -> Iterator[Finding]:
         return
     what = "entropy" if history.kind == "rl" else "loss"
     yield Finding(
-        check="untrained",
         level="warning" if len(right) or history.kind == "rl" else "note",
         what=f"the {what} is {values[0]:.1f} nats a token at step {int(series.steps[0])}: about what random weights "
         "have",
@@ -364,15 +336,6 @@ def find_untrained(history: History) -> Iterator[Finding]:
     )
 
 
-UNTRAINED = Check(
-    name="untrained",
-    asks="whether the model that training began with knows anything",
-    needs=("loss|entropy",),
-    look=find_untrained,
-    kinds=("rl", "sft"),
-)
-
-
 SAME = 0.99
 ENOUGH = 20
 SOLVED = 0.9
@@ -381,6 +344,7 @@ UNCHANGED_LONG = 20
 """Characters of the median answer: a word may well stay what it was."""
 
 
+@rule("unchanged", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_unchanged(history: History) -> Iterator[Finding]:
     """A stage after which every greedy answer is what it was: the weights that are evaluated are not the trained ones.
 
@@ -397,7 +361,6 @@ def find_unchanged(history: History) -> Iterator[Finding]:
             continue
         where = f"{after.task} {after.split}".strip()
         yield Finding(
-            check="unchanged",
             level="warning",
             what=f"after {after.stage} {same} of {len(rows)} greedy answers on {where} are letter by letter those of "
             f"{before.stage}",
@@ -433,13 +396,3 @@ def pairs(history: History) -> Iterator[tuple[Final, Final]]:
                         replace(after, evaluation=among(after.evaluation, before.evaluation)) if same else after,
                         before,
                     )
-
-
-UNCHANGED = Check(
-    name="unchanged",
-    asks="whether the trained model answers exactly as the one before it",
-    needs=("finals",),
-    look=find_unchanged,
-    kinds=("rl", "sft"),
-    live=False,
-)

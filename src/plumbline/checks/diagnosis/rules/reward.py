@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import agree, likely, sums
-from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
 from plumbline.checks.diagnosis.trends import finite, noise_of_mean, trend
@@ -18,6 +18,7 @@ DEAD_PART_ENOUGH = 10
 FLAT = 1e-9
 
 
+@rule("dead-part", needs=("part/",))
 def find_dead_part(history: History) -> Iterator[Finding]:
     """A part of the reward that says nothing: its weight is in the total, and no answer ever moves it.
 
@@ -32,7 +33,6 @@ def find_dead_part(history: History) -> Iterator[Finding]:
         value = float(values[0])
         if abs(value) < FLAT:
             yield Finding(
-                check="dead-part",
                 level="warning" if moving else "fatal",
                 what=f"the part {name} of the reward was 0 in all of {len(values)} logged steps",
                 since=int(history[f"part/{name}"].steps[0]),
@@ -46,7 +46,6 @@ def find_dead_part(history: History) -> Iterator[Finding]:
             )
         elif len(names) > 1:
             yield Finding(
-                check="dead-part",
                 level="note",
                 what=f"the part {name} of the reward is {value:.3g} for every answer of all {len(values)} logged steps",
                 evidence={"steps": len(values)},
@@ -66,14 +65,6 @@ def _spread(history: History, name: str) -> float:
     return float(values.max()) if len(values) else 0.0
 
 
-DEAD_PART = Check(
-    name="dead-part",
-    asks="whether a part of the reward was 0, or one value, for every answer",
-    needs=("part/",),
-    look=find_dead_part,
-)
-
-
 PARTS_OPPOSE_SURE = 5.0
 """Student's t of a line through eight blocks: 0.1 % of noise has more than 6.0, and two lines must have it."""
 PARTS_OPPOSE_LARGE = 0.3
@@ -81,6 +72,7 @@ PARTS_OPPOSE_LARGE = 0.3
 PARTS_OPPOSE_ENOUGH = 24
 
 
+@rule("parts-oppose", needs=("part/", "reward"))
 def find_parts_oppose(history: History) -> Iterator[Finding]:
     """One part of the reward rises at the cost of another: form that eats content, two parts that cannot both be had.
 
@@ -102,7 +94,6 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
         lost = line.first - line.last
         if line.t < -PARTS_OPPOSE_SURE and lost > 0.05 and lost > PARTS_OPPOSE_LARGE * abs(line.first):
             yield Finding(
-                check="parts-oppose",
                 level="warning",
                 what=f"the part {name} of the reward fell from {line.first:.3f} to {line.last:.3f} while {up} rose "
                 "from "
@@ -117,14 +108,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
             )
 
 
-PARTS_OPPOSE = Check(
-    name="parts-oppose",
-    asks="whether a part of the reward falls while another rises",
-    needs=("part/", "reward"),
-    look=find_parts_oppose,
-)
-
-
+@rule("lost-reward", needs=("reward", "part/"))
 def find_lost_reward(history: History) -> Iterator[Finding]:
     """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not in its own mean.
 
@@ -133,7 +117,6 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     unknown = [one for one in history.samples if any(v is not None and np.isnan(v) for v in one.parts.values())]
     if unknown:
         yield Finding(
-            check="lost-reward",
             level="warning",
             what=f"a reward function gave NaN for {len(unknown)} of {len(history.samples)} completions",
             since=unknown[0].step,
@@ -153,7 +136,6 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     if not equal.mean() >= 0.2 or not lost.any():  # under weights other than 1 no step is equal
         return
     yield Finding(
-        check="lost-reward",
         level="warning",
         what=f"in {int(lost.sum())} of {len(steps)} logged steps the reward is less than the sum of its parts, by up "
         "to "
@@ -166,18 +148,11 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     )
 
 
-LOST_REWARD = Check(
-    name="lost-reward",
-    asks="whether rewards that are not numbers were counted as 0",
-    needs=("reward", "part/"),
-    look=find_lost_reward,
-)
-
-
 PARSER_SOME, PARSER_MANY = 0.05, 0.2
 """Of the highest reward, that the strict reading takes away."""
 
 
+@rule("parser", needs=("reading/",))
 def find_parser(history: History) -> Iterator[Finding]:
     """A reader of answers that rejects what a lenient one accepts: right answers are charged for how they are written.
 
@@ -194,7 +169,6 @@ def find_parser(history: History) -> Iterator[Finding]:
         if lost < PARSER_SOME:
             continue
         yield Finding(
-            check="parser",
             level=("fatal" if lost >= PARSER_MANY else "warning") if paid_strictly else "note",
             what=f"read strictly, answers{f' to {task}' if task else ''} earn {np.nanmean(strict.values):.3f}; read "
             "as they "
@@ -207,19 +181,12 @@ def find_parser(history: History) -> Iterator[Finding]:
         )
 
 
-PARSER = Check(
-    name="parser",
-    asks="whether a strict parser rejects answers that are right as meant",
-    needs=("reading/",),
-    look=find_parser,
-)
-
-
 ORACLE = "oracle"
 HALF = 0.5
 """A control that earns more leaves less than half of the scale for knowing anything."""
 
 
+@rule("references", needs=("finals",), kinds=("rl", "sft"), live=False)
 def find_references(history: History) -> Iterator[Finding]:
     """The reward itself, by those that know the answer and those that do not: the oracle and the controls.
 
@@ -234,7 +201,6 @@ def find_references(history: History) -> Iterator[Finding]:
         if final.mode == ORACLE and mean < 1 - 1e-6:
             low = [row.id for row in final.evaluation.rows if row.reward < 1 - 1e-6]
             yield Finding(
-                check="references",
                 level="fatal",
                 what=f"gold answers earn {mean:.3f} on {where}: {len(low)} of {len(final.evaluation.rows)} earn less "
                 "than 1",
@@ -245,7 +211,6 @@ def find_references(history: History) -> Iterator[Finding]:
             )
         elif final.mode != ORACLE and surely_over(final.evaluation.rewards(), HALF if limit is None else limit):
             yield Finding(
-                check="references",
                 level="warning",
                 what=f"the control {final.mode} earns {mean:.3f} on {where}"
                 + ("" if limit is None else f", more than the {limit:g} that its task grants it"),
@@ -255,19 +220,10 @@ def find_references(history: History) -> Iterator[Finding]:
             )
 
 
-REFERENCES = Check(
-    name="references",
-    asks="whether gold answers earn everything, and cheats little",
-    needs=("finals",),
-    look=find_references,
-    kinds=("rl", "sft"),
-    live=False,
-)
-
-
 UNJUDGED_SOME, UNJUDGED_MANY = 0.02, 0.2
 
 
+@rule("unjudged", needs=("failed",))
 def find_unjudged(history: History) -> Iterator[Finding]:
     """Completions that nobody could judge: a verifier that fails is no wrong answer.
 
@@ -278,7 +234,6 @@ def find_unjudged(history: History) -> Iterator[Finding]:
     if share < UNJUDGED_SOME:
         return
     yield Finding(
-        check="unjudged",
         level="fatal" if share >= UNJUDGED_MANY else "warning",
         what=f"{share:.1%} of the completions could not be judged",
         since=int(series.steps[np.argmax(series.values > 0)]),
@@ -288,13 +243,11 @@ def find_unjudged(history: History) -> Iterator[Finding]:
     )
 
 
-UNJUDGED = Check(name="unjudged", asks="whether verdicts failed", needs=("failed",), look=find_unjudged)
-
-
 DEAD_TASK_ENOUGH = 10
 """Logged steps, as for a part."""
 
 
+@rule("dead-task", needs=("task/",))
 def find_dead_task(history: History) -> Iterator[Finding]:
     """One of several tasks that never earns anything: its prompts are paid for and teach nothing.
 
@@ -308,7 +261,6 @@ def find_dead_task(history: History) -> Iterator[Finding]:
         return
     for name in dead:
         yield Finding(
-            check="dead-task",
             level="warning",
             what=f"the task {name} earned 0 in all of {len(levels[name])} logged steps, and others did not",
             since=int(history[f"task/{name}"].steps[0]),
@@ -318,11 +270,6 @@ def find_dead_task(history: History) -> Iterator[Finding]:
         )
 
 
-DEAD_TASK = Check(
-    name="dead-task", asks="whether one of several tasks never earned anything", needs=("task/",), look=find_dead_task
-)
-
-
 SHARE = 0.95
 """Of the sum of the parts' variances: the others together move the reward by less than a fourth of what it does."""
 MOVES = 1e-3
@@ -330,6 +277,7 @@ MOVES = 1e-3
 DOMINANT_PART_ENOUGH = 10
 
 
+@rule("dominant-part", needs=("part_std/", "reward"), live=False)
 def find_dominant_part(history: History) -> Iterator[Finding]:
     """One part of the reward makes all of its spread, whatever the others say.
 
@@ -347,7 +295,6 @@ def find_dominant_part(history: History) -> Iterator[Finding]:
     if share >= SHARE:
         others = ", ".join(name for name in moving if name != first)
         yield Finding(
-            check="dominant-part",
             level="note",
             what=f"{share:.0%} of the variance of the parts of the reward is that of {first}: {others} "
             f"hardly count{'s' if len(moving) == 2 else ''}",
@@ -355,15 +302,6 @@ def find_dominant_part(history: History) -> Iterator[Finding]:
             causes=("parts of different scales, added with equal weights",),
             fix="bring all parts to the range from 0 to 1, and say with weights what counts more",
         )
-
-
-DOMINANT_PART = Check(
-    name="dominant-part",
-    asks="whether one part of the reward makes all of its spread",
-    needs=("part_std/", "reward"),
-    look=find_dominant_part,
-    live=False,
-)
 
 
 REWARD_FALLS_ENOUGH = 24
@@ -375,6 +313,7 @@ REWARD_FALLS_LARGE, MOST = 0.3, 0.6
 """Share of the height that was lost, from which it is called a fall, and from which a standard error less will do."""
 
 
+@rule("reward-falls", needs=("reward",))
 def find_reward_falls(history: History) -> Iterator[Finding]:
     """The reward falls: below where it began, or from a height that it had reached.
 
@@ -407,7 +346,6 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     if len(kl) and np.nanmax(kl.values) > 1:
         causes.append(f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})")
     yield Finding(
-        check="reward-falls",
         level="fatal" if share > (0.5 if means[-1] < means[0] - REWARD_FALLS_SURE * noise else 0.7) else "warning",
         what=f"the reward fell from {means[best]:.3f} to {means[-1]:.3f} after step {at}",
         since=at,
@@ -432,11 +370,3 @@ def _drifts(history: History) -> bool:
     """Whether sampler and scorer are logged to be further apart than at first."""
     found = [one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= REWARD_FALLS_ENOUGH]
     return not agree(history) and any(np.median(one[-PARTS:]) > 2 * np.median(one[:PARTS]) for one in found)
-
-
-REWARD_FALLS = Check(
-    name="reward-falls",
-    asks="whether the training reward fell from where it was",
-    needs=("reward",),
-    look=find_reward_falls,
-)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import likely, spread_of_batch, zeros
-from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.trends import finite, runs_of, since
 
@@ -19,6 +19,24 @@ HALF, FEW_GOOD = 0.5, 3
 would not leave."""
 
 
+def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
+    """At once, but for a gradient, which a loss scaler skips where it is none: then three logged ones in a row."""
+    names = ("loss", "reward", *(f"part/{part}" for part in history.names("part/")))
+    if any((~np.isfinite(history[name].values)).any() for name in names):
+        return True
+    return any((~np.isfinite(history[name].last(3).values)).all() for name in WATCHED if len(history[name]) >= 3)
+
+
+@rule(
+    "not-finite",
+    needs=("loss|gradient|reward",),
+    kinds=("rl", "sft"),
+    stops=_stops,
+    explains=(
+        *("no-signal", "reward-falls", "gradient-spikes", "degenerate-output", "truncation", "entropy", "sft-loss"),
+        *("length", "jump", "loss-zero"),
+    ),
+)
 def find_not_finite(history: History) -> Iterator[Finding]:
     """A number that is none: NaN or infinity in what is optimised or measured.
 
@@ -43,7 +61,6 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     hidden = hidden and bool(written[0] == 0) and bool((history["loss"].values != 0).any())
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells (logging_nan_inf_filter, on by default).
     yield Finding(
-        check="not-finite",
         level="warning" if measured or skipped or shown else "fatal",
         what=f"{first} is {value} at step {step}"
         + (f", and so are {', '.join(others)}" if others else "")
@@ -108,32 +125,10 @@ def _without_target(history: History, found: Mapping[str, object]) -> bool:
     return alone and bool(bad.mean() < HALF) and int((~bad[np.argmax(bad) :]).sum()) >= FEW_GOOD
 
 
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
-    """At once, but for a gradient, which a loss scaler skips where it is none: then three logged ones in a row."""
-    names = ("loss", "reward", *(f"part/{part}" for part in history.names("part/")))
-    if any((~np.isfinite(history[name].values)).any() for name in names):
-        return True
-    return any((~np.isfinite(history[name].last(3).values)).all() for name in WATCHED if len(history[name]) >= 3)
-
-
 def _passing(values: np.ndarray) -> bool:
     """Whether few norms are none and those after them are some: weights of NaN would leave no other."""
     bad = ~np.isfinite(values)
     return bool(bad.mean() <= NOT_FINITE_FEW and not bad[-1])
-
-
-NOT_FINITE = Check(
-    name="not-finite",
-    asks="whether the loss, the gradient, a reward or a ratio was ever NaN or infinite",
-    needs=("loss|gradient|reward",),
-    look=find_not_finite,
-    kinds=("rl", "sft"),
-    stops=_stops,
-    explains=(
-        *("no-signal", "reward-falls", "gradient-spikes", "degenerate-output", "truncation", "entropy", "sft-loss"),
-        *("length", "jump", "loss-zero"),
-    ),
-)
 
 
 ZERO = 1e-6
@@ -148,6 +143,7 @@ LOSS_ZERO_FEW, SHARE = 3, 0.01
 """Dead steps, and their share, from which on it is no single bad batch."""
 
 
+@rule("loss-zero", needs=("loss",), kinds=("rl", "sft"))
 def find_loss_zero(history: History) -> Iterator[Finding]:
     """A loss of 0: from the first step on in RL it is no fault; at some steps among good ones it is one.
 
@@ -219,7 +215,6 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
     regular = _regular(dead)
     listed = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
     return Finding(
-        check="loss-zero",
         level="warning",
         what=f"{listed} exactly 0 in {dead.mean():.0%} of the logged steps ({int(dead.sum())} of {len(dead)}"
         + (f", every {apart[0]} steps" if regular else "")
@@ -251,7 +246,6 @@ def _since(history: History) -> Iterator[Finding]:
     if not before[-LOSS_ZERO_FEW:].min() > np.median(before) / 2 > ALIVE:
         return
     yield Finding(
-        check="loss-zero",
         level="fatal",
         what=f"the loss is exactly 0 since step {start}; just before it was {np.median(before[-LOSS_ZERO_FEW:]):.3g}",
         since=start,
@@ -275,7 +269,6 @@ def _at_first(history: History) -> Iterator[Finding]:
         return
     rises = float(np.abs(values[-max(3, len(values) // 10) :]).mean()) > 10 * ZERO
     yield Finding(
-        check="loss-zero",
         level="note",
         what="the loss is 0 at first"
         + (" and rises with the distance to the reference" if rises else " and stays about there")
@@ -287,15 +280,6 @@ def _at_first(history: History) -> Iterator[Finding]:
         ),
         fix="judge by the reward and the evaluation",
     )
-
-
-LOSS_ZERO = Check(
-    name="loss-zero",
-    asks="whether the loss is 0, at first or at some steps among good ones",
-    needs=("loss",),
-    look=find_loss_zero,
-    kinds=("rl", "sft"),
-)
 
 
 NAMES = ("reward", "length", "entropy", "truncated", "zero_std", "kl")
@@ -314,6 +298,7 @@ NEAR = 1
 """Steps that jumps of two series may be apart."""
 
 
+@rule("jump", needs=("reward|entropy",))
 def find_jump(history: History) -> Iterator[Finding]:
     """Reward, length or entropy jump at one step together: a resume, other data, another version of the reward.
 
@@ -339,7 +324,6 @@ def find_jump(history: History) -> Iterator[Finding]:
     every = int(np.median(np.diff(history["reward"].steps))) if len(history["reward"]) > 1 else 1
     rose = "reward" in names and names["reward"][2] > names["reward"][1]
     yield Finding(
-        check="jump",
         level="note" if rose and every > 1 else "warning",  # a quick gain may fall between two logged steps
         what=f"{len(names)} series jump at step {step}: {listed}; training alone changes them slowly"
         + (", so this gain may not be learnt" if rose else ""),
@@ -376,18 +360,11 @@ def jumps_of(series: Series) -> dict[int, tuple[float, float, float]]:
     }
 
 
-JUMP = Check(
-    name="jump",
-    asks="whether reward, length and entropy jump at one step together",
-    needs=("reward|entropy",),
-    look=find_jump,
-)
-
-
 TIMES = 3.0
 SLOWER_ENOUGH = 20
 
 
+@rule("slower", needs=("seconds",), kinds=("rl", "sft"), live=False)
 def find_slower(history: History) -> Iterator[Finding]:
     """Steps that take ever longer for the same work.
 
@@ -406,20 +383,9 @@ def find_slower(history: History) -> Iterator[Finding]:
     if grew < TIMES:
         return
     yield Finding(
-        check="slower",
         level="note",
         what=f"steps take {grew:.1f} times as long as at first" + (", a token" if len(length) >= SLOWER_ENOUGH else ""),
         evidence={"times": round(grew, 2), "seconds": float(np.median(seconds[-width:]))},
         causes=("memory that is not given back", "workers of the verifier or the sampler that died", "other work"),
         fix="look at memory and at how many workers live",
     )
-
-
-SLOWER = Check(
-    name="slower",
-    asks="whether steps take ever longer",
-    needs=("seconds",),
-    look=find_slower,
-    kinds=("rl", "sft"),
-    live=False,
-)

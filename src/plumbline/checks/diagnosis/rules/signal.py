@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.check import Finding, Level
+from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
     equal_groups,
@@ -17,7 +18,6 @@ from plumbline.checks.diagnosis.facts import (
     top,
     zeros,
 )
-from plumbline.checks.diagnosis.finding import Finding, Level
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.trends import finite, runs_of, since
 
@@ -42,6 +42,44 @@ PATIENCE = 10
 """Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other number."""
 
 
+def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
+    """Steps, whether each was silent, and what says so: the gradient where it is logged, because nothing else is sure.
+
+    TRL's frac_reward_zero_std is 0 for equal rewards whose float32 spread is 1e-7, and describes the batch and not its
+    groups under scale_rewards="batch"; a gradient of zero is one.
+    """
+    gradient, spread, share = history["gradient"], history["reward_std"], history["zero_std"]
+    if len(gradient):
+        mask = zeros(gradient, TINY)
+        if mask.any():
+            return gradient.steps, mask, GRADIENT
+    if len(share) and (share.values >= 1).any():
+        return share.steps, share.values >= 1, "all groups have equal rewards"
+    if len(spread) and (mask := zeros(spread, EQUAL)).any():
+        return spread.steps, mask, "all rewards are equal"
+    return None
+
+
+def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
+    """Where the last stretch is long, and long beside what there was before: few prompts a step are often silent."""
+    silent = _silent(history)
+    if silent is None:
+        return False
+    length, often = _end(silent[1])
+    return length >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
+
+
+@rule(
+    "no-signal",
+    needs=("gradient|zero_std|reward_std",),
+    explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
+    unless=lambda history: (
+        (silent := _silent(history)) is not None
+        and silent[2] == GRADIENT
+        and rewards_differ(history, silent[0][silent[1]])
+    ),
+    stops=_stops,
+)
 def find_no_signal(history: History) -> Iterator[Finding]:
     """Steps that teach nothing: every group's rewards are equal, or the gradient is zero though they differ.
 
@@ -75,7 +113,6 @@ def find_no_signal(history: History) -> Iterator[Finding]:
     late = float(values[-len(values) // 3 :].mean()) if len(values) else float("nan")
     if not for_good and share < NO_SIGNAL_MOST and late > earned + max(0.05, RISEN * (best - earned)):
         yield Finding(
-            check="no-signal",
             level="note",
             what=f"{because} in {share:.0%} of the logged steps; the reward rose to {late:.3f} all the same: ever "
             "more prompts are solved, and teach nothing",
@@ -89,7 +126,6 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         highest = top(history)
         known = highest is not None and level > NO_SIGNAL_TOP * highest
         yield Finding(
-            check="no-signal",
             level="note" if known or (highest is None and level > NO_SIGNAL_TOP) else "warning",
             what=f"since step {start} every answer earns the most that was ever earned ({level:.3f}): nothing more is "
             "learnt from these prompts",
@@ -110,7 +146,6 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
     full = highest is not None and level > NO_SIGNAL_TOP * highest
     mixed = because == GRADIENT and _some(history) and spread_of_batch(history)
     return Finding(
-        check="no-signal",
         level=how,
         what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
         + ("; they differ, within groups or between them" if mixed else "")
@@ -147,7 +182,6 @@ def _lost(history: History, share: float, start: int, evidence: Mapping[str, flo
     shown += [f"deviation {np.median(spread):.3g}"] if len(spread) else []
     rises = learns(history) and (share == 1 or not for_good)
     return Finding(
-        check="no-signal",
         level="note" if rises else "fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
         what=f"the gradient is zero in {share:.0%} of the logged steps, and rewards differ within groups"
         + (f" ({', '.join(shown)})" if shown else "")
@@ -205,48 +239,6 @@ def _end(mask: np.ndarray) -> tuple[int, float]:
     return length, float(before.mean()) if len(before) else 0.0
 
 
-def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
-    """Steps, whether each was silent, and what says so: the gradient where it is logged, because nothing else is sure.
-
-    TRL's frac_reward_zero_std is 0 for equal rewards whose float32 spread is 1e-7, and describes the batch and not its
-    groups under scale_rewards="batch"; a gradient of zero is one.
-    """
-    gradient, spread, share = history["gradient"], history["reward_std"], history["zero_std"]
-    if len(gradient):
-        mask = zeros(gradient, TINY)
-        if mask.any():
-            return gradient.steps, mask, GRADIENT
-    if len(share) and (share.values >= 1).any():
-        return share.steps, share.values >= 1, "all groups have equal rewards"
-    if len(spread) and (mask := zeros(spread, EQUAL)).any():
-        return spread.steps, mask, "all rewards are equal"
-    return None
-
-
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
-    """Where the last stretch is long, and long beside what there was before: few prompts a step are often silent."""
-    silent = _silent(history)
-    if silent is None:
-        return False
-    length, often = _end(silent[1])
-    return length >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
-
-
-NO_SIGNAL = Check(
-    name="no-signal",
-    asks="whether whole steps had nothing to learn from: zero gradients, or groups of equal rewards",
-    needs=("gradient|zero_std|reward_std",),
-    look=find_no_signal,
-    explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
-    unless=lambda history: (
-        (silent := _silent(history)) is not None
-        and silent[2] == GRADIENT
-        and rewards_differ(history, silent[0][silent[1]])
-    ),
-    stops=_stops,
-)
-
-
 ZERO_VARIANCE_GROUPS_MOST = 0.5
 """One team's log's limit: sustained above it, a run is to be stopped."""
 ZERO_VARIANCE_GROUPS_TOP, LOW = 0.9, 0.1
@@ -255,6 +247,7 @@ WINDOW = 10
 ZERO_VARIANCE_GROUPS_SOLVED, UNKNOWN = ", at the top: they are solved", ", of a scale that is not known"
 
 
+@rule("zero-variance-groups", needs=("zero_std|samples",))
 def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and thrown away.
 
@@ -272,7 +265,6 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     where, causes, fix = _where(history, share, level)
     solved = where == ZERO_VARIANCE_GROUPS_SOLVED
     yield Finding(
-        check="zero-variance-groups",
         level="note" if solved or (where == UNKNOWN and _high(level, share)) else "warning",
         what=f"in the last {window} logged steps {share:.0%} of the groups have equal rewards"
         + (f" (mean reward {level:.3g})" if where == UNKNOWN else where),
@@ -306,20 +298,13 @@ def _high(level: float, share: float) -> bool:
     return level <= 1 and level - (1 - share) / 2 > ZERO_VARIANCE_GROUPS_TOP * share
 
 
-ZERO_VARIANCE_GROUPS = Check(
-    name="zero-variance-groups",
-    asks="whether most groups have equal rewards, and whether that is because they are solved or too hard",
-    needs=("zero_std|samples",),
-    look=find_zero_variance_groups,
-)
-
-
 LOOK = 20
 """Steps between looks at whether they go anywhere."""
 DIRECTION = 1.0
 """The t-value from which on there is a sign of a direction."""
 
 
+@rule("mostly-noise", needs=("reward", "signal", "noise"))
 def find_mostly_noise(history: History) -> Iterator[Finding]:
     """Neither gradients nor rewards point anywhere: AdamW's steps are then a random walk, and unlearn what SFT taught.
 
@@ -344,7 +329,6 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     ratio = float(table[1, :end].sum() / table[2, :end].sum()) if table[2, :end].sum() > 0 else 0.0
     rate = history["rate"].values
     yield Finding(
-        check="mostly-noise",
         level="warning",
         what=f"after {end} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of its noise "
         f"(t = {signal:.1f}), the rewards' trend has t = {slope:.1f}"
@@ -375,20 +359,13 @@ def t_of_slope(values: NDArray[np.float64]) -> float:
     return float(slope / error)
 
 
-MOSTLY_NOISE = Check(
-    name="mostly-noise",
-    asks="whether neither gradients nor rewards point anywhere",
-    needs=("reward", "signal", "noise"),
-    look=find_mostly_noise,
-)
-
-
 STUCK_PROMPTS_MOST = 0.5
 VISITS = 3
 ENOUGH = 10
 STUCK_PROMPTS_EQUAL = 1e-6
 
 
+@rule("stuck-prompts", needs=("samples",), live=False)
 def find_stuck_prompts(history: History) -> Iterator[Finding]:
     """Prompts that never taught anything: at every visit all of their answers earned the same.
 
@@ -412,7 +389,6 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
         return
     low = [prompt for prompt, reward in stuck.items() if reward < STUCK_PROMPTS_EQUAL]
     yield Finding(
-        check="stuck-prompts",
         level="note",
         what=f"{len(stuck)} of {len(often)} prompts gave every one of their groups equal rewards, {len(low)} of them 0",
         evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
@@ -420,15 +396,6 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
         causes=("prompts that are too hard",) if 2 * len(low) > len(stuck) else ("prompts that are solved",),
         fix="leave them out for a while: they cost rollouts and have no gradient",
     )
-
-
-STUCK_PROMPTS = Check(
-    name="stuck-prompts",
-    asks="whether most prompts never gave a group with different rewards",
-    needs=("samples",),
-    look=find_stuck_prompts,
-    live=False,
-)
 
 
 SURE = 6.0
@@ -442,6 +409,7 @@ RARE = 0.2
 """Share of the steps; what fails more often is no outage, and other checks see it."""
 
 
+@rule("outage", needs=("reward",))
 def find_outage(history: History) -> Iterator[Finding]:
     """Steps in which everything earned exactly 0, between steps in which it did not: what judges was away.
 
@@ -452,7 +420,6 @@ def find_outage(history: History) -> Iterator[Finding]:
         if not len(away):
             continue
         yield Finding(
-            check="outage",
             level="warning",
             what=f"{name.replace('part/', 'the part ')} was exactly 0 for every answer in {len(away)} step"
             f"{'s' if len(away) > 1 else ''} ({', '.join(map(str, away[:5]))}{', ...' if len(away) > 5 else ''}), and "
@@ -487,11 +454,3 @@ def _away(series: Series, spread: Series) -> np.ndarray:
         if middle > SURE * max(float(np.std(near, ddof=1)), LEAST):
             found.append(steps[at])
     return np.array(found, dtype=np.int64)
-
-
-OUTAGE = Check(
-    name="outage",
-    asks="whether single steps earned exactly 0 because nobody could judge them",
-    needs=("reward",),
-    look=find_outage,
-)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plumbline.checks.diagnosis.check import Check
+from plumbline.checks.check import Finding, Level
+from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import level, likely, zeros
-from plumbline.checks.diagnosis.finding import Finding, Level
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.trends import finite
@@ -17,6 +17,14 @@ TAIL = 0.15
 """Share of the run. A cosine to 0 over all steps is below for its last 6.4 % (arccos(-0.98)/pi), a line for 1 %."""
 
 
+def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
+    """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with two cycles."""
+    values = history["rate"].values
+    spent = len(values) - 1 - np.flatnonzero(values >= SPENT * values.max())[-1] if values.max() > 0 else len(values)
+    return spent >= max(10, 0.1 * (history.settings.get("steps") or 0) * len(values) / history.last_step)
+
+
+@rule("rate-exhausted", needs=("rate",), kinds=("rl", "sft"), explains=("plateau",), stops=_stops)
 def find_rate_exhausted(history: History) -> Iterator[Finding]:
     """The learning rate has run out while steps remain: they cost as much as the others and change nothing.
 
@@ -43,7 +51,6 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
 def _finding(level: Level, start: int, share: float, peak: float, planned: int, history: History) -> Finding:
     section = "rl" if history.kind == "rl" else "sft"
     return Finding(
-        check="rate-exhausted",
         level=level,
         what=f"from step {start} on the learning rate is below a hundredth of its highest ({peak:.1e}): "
         f"{share:.0%} of {planned} steps change next to nothing"
@@ -57,24 +64,6 @@ def _finding(level: Level, start: int, share: float, peak: float, planned: int, 
         fix="a constant rate after a short warmup, or a schedule over all of the steps",
         change={f"{section}.optimiser.schedule": "constant", f"{section}.optimiser.warmup": 0.05},
     )
-
-
-def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
-    """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with two cycles."""
-    values = history["rate"].values
-    spent = len(values) - 1 - np.flatnonzero(values >= SPENT * values.max())[-1] if values.max() > 0 else len(values)
-    return spent >= max(10, 0.1 * (history.settings.get("steps") or 0) * len(values) / history.last_step)
-
-
-RATE_EXHAUSTED = Check(
-    name="rate-exhausted",
-    asks="whether the learning rate ran out while steps remained",
-    needs=("rate",),
-    look=find_rate_exhausted,
-    kinds=("rl", "sft"),
-    explains=("plateau",),
-    stops=_stops,
-)
 
 
 FAR = 1e-5
@@ -91,6 +80,7 @@ FAR_OFF = 10.0
 """Times under the usual rates, from which a rate is too low by itself."""
 
 
+@rule("small-updates", needs=("rate",), kinds=("rl", "sft"))
 def find_small_updates(history: History) -> Iterator[Finding]:
     """A learning rate so low that the weights cannot have gone anywhere.
 
@@ -116,7 +106,6 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     else:
         return
     yield Finding(
-        check="small-updates",
         level="warning",
         what=what,
         since=int(rate.steps[0]),
@@ -141,15 +130,6 @@ def adapter_rate(history: History) -> tuple[str, ...]:
     return (f"a rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",)
 
 
-SMALL_UPDATES = Check(
-    name="small-updates",
-    asks="whether the learning rate was too low for the weights to move",
-    needs=("rate",),
-    look=find_small_updates,
-    kinds=("rl", "sft"),
-)
-
-
 SPIKE = 10.0
 """Times the median of the steps with a signal."""
 AROUND = 10
@@ -160,6 +140,7 @@ CLIP = 1.0
 """The clip of trainers that say nothing else (TRL, transformers)."""
 
 
+@rule("gradient-spikes", needs=("gradient",), kinds=("rl", "sft"))
 def find_gradient_spikes(history: History) -> Iterator[Finding]:
     """Gradients far above what is usual: steps in random directions, even where the norm is clipped.
 
@@ -180,7 +161,6 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     clip = float(history.settings.get(f"{history.kind}.optimiser.max_grad_norm") or CLIP)
     if spikes.sum() >= max(3, 0.02 * len(values)) or (spikes & (values > 100 * max(middle, HIGH))).any():
         yield Finding(
-            check="gradient-spikes",
             level="warning",
             what=f"the gradient's norm is over {SPIKE:.0f} times its median ({middle:.2g}) in {int(spikes.sum())} "
             "steps, "
@@ -192,7 +172,6 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
         )
     elif middle > SPIKE * clip and history.kind == "rl":
         yield Finding(
-            check="gradient-spikes",
             level="warning",
             what=f"the gradient's norm is {middle:.3g} in the middle, {middle / clip:.0f} times the clip of {clip:g}: "
             "its length says nothing, and steps with a strong signal count no more than others",
@@ -209,19 +188,11 @@ def _silent(history: History) -> np.ndarray:
     return shares.steps[shares.values >= 1]
 
 
-GRADIENT_SPIKES = Check(
-    name="gradient-spikes",
-    asks="whether gradients spike, or are clipped at nearly every step",
-    needs=("gradient",),
-    look=find_gradient_spikes,
-    kinds=("rl", "sft"),
-)
-
-
 MOVED = 0.01
 """Nats to the reference: the rate moves the policy."""
 
 
+@rule("clip-idle", needs=("clip",), live=False)
 def find_clip_idle(history: History) -> Iterator[Finding]:
     """A clip that never acts, where it could.
 
@@ -233,7 +204,6 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
     epochs = history.settings.get("rl.inner_epochs")
     several = isinstance(epochs, int) and epochs > 1
     yield Finding(
-        check="clip-idle",
         level="warning" if several else "note",
         what="no term was ever clipped"
         + (
@@ -253,18 +223,10 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
     )
 
 
-CLIP_IDLE = Check(
-    name="clip-idle",
-    asks="whether the clip ever acted where it could",
-    needs=("clip",),
-    look=find_clip_idle,
-    live=False,
-)
-
-
 OFTEN = 0.5
 
 
+@rule("ratio-capped", needs=("ratio_max",), live=False)
 def find_ratio_capped(history: History) -> Iterator[Finding]:
     """Importance ratios of which only the cap is seen: how far sampler and scorer are apart, nobody can tell.
 
@@ -278,7 +240,6 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
     if at_cap.mean() < OFTEN:
         return
     yield Finding(
-        check="ratio-capped",
         level="note",
         what=f"the highest importance ratio is {top:.4g} in {at_cap.mean():.0%} of the logged steps: it is "
         "logged after it was cut, so a gap that widens would not be seen in it",
@@ -291,15 +252,6 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
     )
 
 
-RATIO_CAPPED = Check(
-    name="ratio-capped",
-    asks="whether importance ratios are logged after they were cut",
-    needs=("ratio_max",),
-    look=find_ratio_capped,
-    live=False,
-)
-
-
 RISING = ("accuracy", "f1", "precision", "recall", "correlation", "rouge", "bleu", "exact_match", "auc")
 """What is better the higher it is. A classifier's loss rises while its accuracy does, because it grows surer."""
 SURE = 0.1
@@ -308,6 +260,7 @@ BROKEN = 1.5
 """Times the loss of the untouched model, which a whole stretch stays above."""
 
 
+@rule("sft-loss", needs=("loss",), kinds=("sft",))
 def find_sft_loss(history: History) -> Iterator[Finding]:
     """Supervised training: the loss on held-out text rises, or the loss does not fall at all.
 
@@ -320,7 +273,6 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         if best < len(values) - 1 and values[-1] > 1.1 * values[best] and values[-1] > values[best] + 0.05:
             better = [name for name in history.names("eval/") if _still_better(history, name, int(held.steps[best]))]
             yield Finding(
-                check="sft-loss",
                 level="note" if better else "warning",
                 what=f"the held-out loss was {values[best]:.3f} at step {held.steps[best]} and is {values[-1]:.3f} now"
                 + (f"; {', '.join(better)} rose since: surer, and not worse" if better else ""),
@@ -339,7 +291,6 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     factor = float(np.exp(2 * np.median(np.abs(np.diff(np.log(np.maximum(loss, 1e-9)))))))
     if begun > 0 and loss[-width:].min() > max(BROKEN, factor) * begun:
         yield Finding(
-            check="sft-loss",
             level="fatal",
             what=f"the loss was {begun:.3f} at the first step, and none of the last {width} is below "
             f"{loss[-width:].min():.3f}",
@@ -350,7 +301,6 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         )
     elif last > first + 4 * noise and last > 1.2 * first:
         yield Finding(
-            check="sft-loss",
             level="fatal" if last > 2 * first else "warning",
             what=f"the loss rose from {first:.3f} to {last:.3f}",
             since=int(history["loss"].steps[0]),
@@ -362,7 +312,6 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         gradient = finite(history["gradient"].values)
         moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
-            check="sft-loss",
             level="fatal" if dead else "warning",
             what=f"the loss is {last:.1e} from the start: there is nothing to learn, or no target",
             since=int(history["loss"].steps[0]),
@@ -384,12 +333,3 @@ def _still_better(history: History, name: str, step: int) -> bool:
     series = history[f"eval/{name}"]
     values, there = finite(series.values), finite(series.values[series.steps <= step])
     return len(values) >= 3 and len(there) > 0 and values[-1] > there[-1] and values[-1] >= values.max() - 0.005
-
-
-SFT_LOSS = Check(
-    name="sft-loss",
-    asks="whether the loss rises, on held-out text or in training",
-    needs=("loss",),
-    look=find_sft_loss,
-    kinds=("sft",),
-)

@@ -1,0 +1,164 @@
+"""One kind of check for four moments: before a run, while it goes on, after it, and of a reward without a model.
+
+A check is a function from a context to findings. The context is what is known at that moment: the recipe and its tasks
+(`preflight.before.BeforeRun`), the records of a stage (`diagnosis.history.History`), or a reward's verdicts
+(`audit.bench.Bench`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar
+
+Level = Literal["fatal", "warning", "note"]
+"""fatal: the result is false, or there will be none. warning: it is likely worse than it could be. note: no fault, but
+what a reader of the figures must know."""
+LEVELS: tuple[Level, ...] = ("fatal", "warning", "note")
+Moment = Literal["before", "during", "after", "reward"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, with what says so."""
+
+    check: str = field(default="", kw_only=True)
+    """Its name; the check that finds it fills it in."""
+    level: Level
+    what: str
+    """One sentence."""
+    since: int | None = None
+    """The step from which on it can be seen."""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """Figures by name."""
+    samples: tuple[str, ...] = ()
+    """Ids of completions that show it."""
+    causes: tuple[str, ...] = ()
+    """The likely ones, the likeliest first."""
+    fix: str = ""
+    about: str = ""
+    """Which part, task or evaluation it is of, where a check looks at several."""
+    change: Mapping[str, Any] = field(default_factory=dict)
+    """What to change in the recipe, by key, where that is known."""
+
+
+class MissingDataError(Exception):
+    """A check cannot be done; its text is what it lacks."""
+
+
+class Context:
+    """What checks of one moment look at."""
+
+    kind: Any
+    """What checks go by that apply to some contexts only."""
+
+    def has(self, need: str) -> bool:  # noqa: ARG002 - for those that know their needs by name
+        """Whether something is known that a check needs, by its name."""
+        return True
+
+
+C = TypeVar("C", bound=Context)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Generic[C]):
+    """A question to a context; call it for what it finds."""
+
+    name: str
+    look: Callable[[C], Iterator[Finding]]
+    """Its docstring says what it looks for. Raises MissingDataError where it cannot be done. A finding without a name
+    gets the check's."""
+    moments: tuple[Moment, ...]
+    needs: tuple[str, ...] = ()
+    """What it cannot do without, by names that the context knows; `a|b` is one of several."""
+    kinds: tuple[str, ...] = ()
+    """Of contexts that it applies to; empty for all."""
+    explains: tuple[str, ...] = ()
+    """Checks whose findings follow from a fatal one of this check: they are notes then."""
+    unless: Callable[[C], bool] = lambda _: False
+    """Where the context shows that nothing follows."""
+    follows: tuple[str, ...] = ()
+    """Checks whose findings, fatal or not, explain what this one finds."""
+    stops: Callable[[Any, int], bool] = lambda context, since: context.last_step - since >= 10
+    """Whether a run that goes on is to be stopped by a fatal finding that every look has had since a step: one that
+    stood for ten steps is not a transient."""
+    quick: bool = True
+    """Whether `plumbline run` does it before it begins, on its own records."""
+
+    def __call__(self, context: C) -> Iterator[Finding]:
+        """What it finds."""
+        for finding in self.look(context):
+            yield finding if finding.check else replace(finding, check=self.name)
+
+    def missing(self, context: C) -> list[str]:
+        """What it needs and the context does not have."""
+        return [need for need in self.needs if not any(map(context.has, need.split("|")))]
+
+
+def check(*moments: Moment, name: str, **options: Any) -> Callable[[Callable[[C], Iterator[Finding]]], Check[C]]:
+    """Make a function the check `name` of these moments; see `Check` for the options."""
+    return lambda look: Check(name=name, look=look, moments=moments, **options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination(Generic[C]):
+    """What checks found in one context."""
+
+    context: C
+    findings: tuple[Finding, ...]
+    """The most severe first, and then in the order in which they could be seen."""
+    clear: tuple[str, ...]
+    """Checks that found nothing."""
+    not_run: Mapping[str, list[str]]
+    """Checks that could not be done, with what they lack."""
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a fatal finding stands."""
+        return any(finding.level == "fatal" for finding in self.findings)
+
+
+def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
+    """Apply checks to a context."""
+    findings: list[Finding] = []
+    clear: list[str] = []
+    not_run: dict[str, list[str]] = {}
+    for check_ in checks:
+        if check_.kinds and context.kind not in check_.kinds:
+            continue
+        if lacking := check_.missing(context):
+            not_run[check_.name] = lacking
+            continue
+        try:
+            found = list(check_(context))
+        except MissingDataError as error:
+            not_run[check_.name] = [str(error)]
+            continue
+        findings += found
+        if not found:
+            clear.append(check_.name)
+    findings = _explained(findings, checks, context)
+    findings.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since or 0))
+    return Examination(context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run)
+
+
+def _explained(findings: Sequence[Finding], checks: Sequence[Check[C]], context: C) -> list[Finding]:
+    """The findings, what follows from another one as a note: a reader should begin with the cause."""
+    fatal = {finding.check for finding in findings if finding.level == "fatal"}
+    causes = [check_ for check_ in reversed(checks) if check_.name in fatal and not check_.unless(context)]
+    because = {name: check_.name for check_ in causes for name in check_.explains}
+    worse = {finding.check for finding in findings if finding.level != "note"}
+    because |= {check_.name: name for check_ in checks for name in reversed(check_.follows) if name in worse}
+    return [
+        replace(finding, level="note", causes=(f"it follows from {because[finding.check]}",), fix="")
+        if finding.check in because
+        else finding
+        for finding in findings
+    ]
+
+
+def missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
+    """What checks lack, and which ones: `samples: degenerate-output, length-paid; gap or ratio_max: gap`."""
+    checks: dict[str, list[str]] = {}
+    for name, needs in not_run.items():
+        need = " and ".join(" or ".join(part.rstrip("/") for part in parts.split("|")) for parts in needs)
+        checks.setdefault(need, []).append(name)
+    return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())
