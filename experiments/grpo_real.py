@@ -185,7 +185,7 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
     examples = {example.id: example for example in train}
     source = Source.of(task, train)
     order = [
-        example for step in range(rl.steps) for _, example in source.draw(rl.prompts_per_step, step, "rl", recipe.seed)
+        example for step in range(rl.steps) for example in source.draw(rl.prompts_per_step, step, "rl", recipe.seed)[""]
     ]
     base = peft.PeftConfig.from_pretrained(recipe.model.name).base_model_name_or_path
     bf16 = recipe.model.dtype == "bfloat16"
@@ -352,7 +352,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         train = open_task(recipe.task.name, recipe.task.options, Path(records) / "data").examples("train")
         task = open_task(recipe.task.name, {**recipe.task.options, "data": str(Path(records) / "data")}, Path(records))
         policy = open_policy(recipe.model, source)
-        batch = [example for _, example in Source.of(task, train).draw(prompts, 0, "rl", 0)]
+        batch = Source.of(task, train).draw(prompts, 0, "rl", 0)[""]
         groups = collect(policy, task, batch, copies=copies, sampling=recipe.sampling, key=(0, "signal"))
     rewards = np.concatenate([group.rewards() for group in groups])
     entropy = -np.mean(

@@ -76,9 +76,9 @@ def test_every_step_has_each_tasks_share_up_to_a_prompt_and_many_steps_have_it_c
 
 def test_every_example_of_a_task_comes_once_before_any_comes_again_whatever_the_others_size():
     made = source({"small": 5, "large": 23}, {"small": 1, "large": 2})
-    drawn = [pair for step in range(40) for pair in made.draw(4, step, "rl", seed=2)]
+    drawn = [made.draw(4, step, "rl", seed=2) for step in range(40)]
     for name, size in (("small", 5), ("large", 23)):
-        ids = [example.id for owner, example in drawn if owner == name]
+        ids = [example.id for prompts in drawn for example in prompts[name]]
         epochs = [ids[start : start + size] for start in range(0, len(ids) - size + 1, size)]
         assert len(epochs) > 1
         assert all(len(set(epoch)) == size for epoch in epochs)
@@ -103,7 +103,7 @@ def test_a_weight_weighs_its_task_or_each_of_its_examples():
 def test_one_task_is_the_source_of_one_and_has_no_metric_of_its_own():
     task = ToyTask({"size": 6})
     made = Source.of(task, task.examples("train"))
-    assert [len(made.draw(4, step, "rl", 0)) for step in range(3)] == [4, 4, 4]
+    assert [len(made.draw(4, step, "rl", 0)[""]) for step in range(3)] == [4, 4, 4]
     assert made.epochs(4, 3, "rl", 0) == {}
 
 

@@ -382,13 +382,13 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
 
 def updated(policy, recipe, credits_, helpers):
     """The gradients of an update that is then not done, and what it says of itself."""
+    from plumbline.training.microbatches import Passes
     from plumbline.training.optimiser import Optimiser
     from plumbline.training.update import update_policy
 
     optimiser, kept = Optimiser(policy.trainable(), recipe.rl.optimiser, 1), {}
-    optimiser.passes.helpers = helpers
     optimiser.step = lambda step: kept.update(gradients(policy)) or 1.0
-    update = update_policy(policy, optimiser, credits_, recipe, 0)
+    update = update_policy(policy, optimiser, credits_, recipe, 0, Passes(optimiser, helpers=helpers))
     optimiser.clear()
     return kept, update
 

@@ -140,9 +140,9 @@ class Gpu:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             return honest(policy, trajectories, *rest, **named)
 
-        def on_gpu(passes, clear, device, count):
-            made(passes, clear, torch.device("cuda"), count)
-            self.count = count
+        def on_gpu(passes, *rest):
+            made(passes, *rest)
+            passes.device, self.count = torch.device("cuda"), passes.count
 
         def begin_peak(device):
             self.peak = self.CONSTANT

@@ -146,7 +146,7 @@ def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(ti
 def test_every_prompt_comes_once_before_any_comes_again():
     examples = ToyTask({"size": 10}).examples("train")
     source = Source.of(ToyTask({}), examples)
-    seen = [example.id for step in range(10) for _, example in source.draw(3, step, "rl", seed=1)]
+    seen = [example.id for step in range(10) for example in source.draw(3, step, "rl", seed=1)[""]]
     assert len(set(seen[:10])) == len(set(seen[10:20])) == len(set(seen[20:30])) == 10
     assert seen[:10] != seen[10:20]
 

@@ -49,10 +49,10 @@ class Source:
         """Training examples of all tasks."""
         return sum(map(len, self.examples.values()))
 
-    def draw(self, count: int, step: int, stage: str, seed: int) -> list[tuple[str, Example]]:
-        """The prompts of a step, each with the name of its task; task by task."""
+    def draw(self, count: int, step: int, stage: str, seed: int) -> dict[str, list[Example]]:
+        """The prompts of a step by task; see `deal`."""
         dealt = self.deal(count, step, stage, seed)
-        return [(name, self.examples[name][index]) for name, indices in dealt.items() for index in indices]
+        return {name: [self.examples[name][index] for index in indices] for name, indices in dealt.items()}
 
     def deal(self, count: int, step: int, stage: str, seed: int) -> dict[str, list[int]]:
         """Which of its examples each task gives to a step: in a fresh order each epoch of that task, every one once

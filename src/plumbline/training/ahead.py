@@ -67,9 +67,7 @@ def drawing(
     if lag == 0:
 
         def at_once(step: int) -> Drawn:
-            policy.publish(step)
-            if engine is not None:
-                engine.take(policy, step)
+            hand_over(policy, step, engine)
             return Drawn(draw(engine or policy, step), None, _figures(engine))
 
         yield at_once
@@ -84,9 +82,7 @@ def drawing(
             with torch.no_grad():
                 for name, weight in twin.trainable().items():
                     weight.copy_(weights[name])
-            twin.publish(version)
-            if engine is not None:
-                engine.take(twin, version)
+            hand_over(twin, version, engine)
             groups = draw(sampler, step)
             probed = groups[0].rollouts[0].turns
             gap = probe_gap(twin, probed)
@@ -114,6 +110,13 @@ def drawing(
         finally:
             sampler.stopped.set()
             thread.shutdown(cancel_futures=True)
+
+
+def hand_over(policy: Policy, version: int, engine: Engine | None) -> None:
+    """Let the policy's present weights draw what follows as this version: its own sampler, and the engine."""
+    policy.publish(version)
+    if engine is not None:
+        engine.take(policy, version)
 
 
 def _figures(engine: Engine | None) -> Mapping[str, float]:

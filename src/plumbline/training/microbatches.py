@@ -11,6 +11,7 @@ from plumbline.policies.memory import Say, begin_peak, free, is_full, peak, unhe
 from plumbline.policies.policy import Helpers, Policy, Recomputes
 from plumbline.recipe import RlSection, SftSection
 from plumbline.runs.run import Run
+from plumbline.training.optimiser import Optimiser
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -32,29 +33,33 @@ class Passes:
     """Does work pass by pass, and again in smaller passes where the memory was not enough.
 
     Args:
-        clear: forgets the gradients that an unfinished piece of work left.
-        device: where the weights are.
-        count: how many are trained.
+        optimiser: of the weights in which the gradients add up; those of an unfinished piece of work are cleared.
+        policy: may compute activations again in the backward pass to save memory.
+        run: is told what happens in the stage.
+        stage: its name.
+        helpers: replicas that do some of the passes.
     """
 
-    def __init__(self, clear: Callable[[], None], device: Any, count: int) -> None:
-        self.clear, self.device, self.count = clear, device, count
-        self.key = ""
+    def __init__(
+        self,
+        optimiser: Optimiser,
+        policy: Policy | None = None,
+        run: Run | None = None,
+        stage: str = "base",
+        helpers: Helpers | None = None,
+    ) -> None:
+        weights = optimiser.weights.values()
+        self.clear, self.device = optimiser.clear, next(iter(weights)).device
+        self.count = sum(weight.numel() for weight in weights)
+        self.key = "" if stage == "base" else f"{stage}.tokens_per_pass"
         """The recipe's, for messages; empty where it has none."""
-        self.say: Say = unheard
-        self.recompute: Callable[[], bool] = lambda: False
-        """Lets the backward pass compute activations anew; False where it does already, or may not."""
-        self.helpers: Helpers | None = None
-        """Replicas that do some of the passes."""
+        self.say: Say = unheard if run is None else run.event
+        self.recompute: Callable[[], bool] = policy.recompute if isinstance(policy, Recomputes) else lambda: False
+        """Lets the backward pass compute activations again; False where it does already, or may not."""
+        self.helpers = helpers
         self._measured: int | None = None
         self._limit: int | None = None
         """Tokens that were too many, halved until they were not."""
-
-    def tell(self, run: Run, stage: str, policy: Policy) -> None:
-        """Tell a run what happens in a stage, and take what a policy has to save memory."""
-        self.say, self.key = run.event, "" if stage == "base" else f"{stage}.tokens_per_pass"
-        if isinstance(policy, Recomputes):
-            self.recompute = policy.recompute
 
     def fitting(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Result], tokens: int) -> Result:
         """What `work` makes of the passes that `cut` makes of a batch.

@@ -13,7 +13,6 @@ from torch import Tensor
 from plumbline.errors import RunError
 from plumbline.recipe import OptimiserSection, Schedule
 from plumbline.training.guards import check_finite
-from plumbline.training.microbatches import Passes
 
 # -- schedule --------------------------------------------------------------------------------------------------------
 #
@@ -78,9 +77,6 @@ class Optimiser:
             betas=section.betas,
             fused=True,
         )
-        first = next(iter(self.weights.values()))
-        self.passes = Passes(self.clear, first.device, sum(weight.numel() for weight in self.weights.values()))
-        """In which the gradients of a step are added up."""
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of `step` (from 0)."""

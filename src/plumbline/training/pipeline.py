@@ -222,6 +222,7 @@ def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, st
 
 
 def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], model: str) -> str:
+    from plumbline.training.ahead import hand_over
     from plumbline.training.rl import train_rl
 
     folder = run.model("rl")
@@ -233,10 +234,10 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
     with _engine(run, policy, model) as engine, _learners(run, policy, model) as helpers:
 
         def evaluate(done: int) -> dict[str, float]:
-            if engine is None or recipe.rl is None or recipe.rl.lag > 0:  # at a lag it draws in a thread of its own
-                return evaluate_inside(run, policy, grounds, done)
-            engine.take(policy, done)
-            return evaluate_inside(run, engine, grounds, done)
+            assert recipe.rl is not None
+            idle = None if recipe.rl.lag > 0 else engine  # at a lag it draws in a thread of its own
+            hand_over(policy, done, idle)
+            return evaluate_inside(run, idle or policy, grounds, done)
 
         train_rl(policy, train, run, evaluate, engine, helpers)
     _finish_stage(run, policy, model_section(recipe), "rl", model, train)

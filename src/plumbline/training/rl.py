@@ -6,14 +6,12 @@ Groups without signal cost neither a forward nor a backward pass; the denominato
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from plumbline.algorithms.advantages import has_signal
-from plumbline.checks.diagnosis.watch import Fired, Watcher
-from plumbline.errors import DataError, TrainingStopped
+from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection
@@ -24,6 +22,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.training.ahead import Drawn, drawing
 from plumbline.training.judging import check_failures
+from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rollouts import Part, collect_parts
 from plumbline.training.stage import Laps, Stage
@@ -152,10 +151,8 @@ def train_rl(
         raise DataError("there is nothing to train on: the training split is empty")
     turns = max(task.turns for task in source.tasks.values())
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
-    optimiser.passes.tell(run, STAGE, policy)
-    optimiser.passes.helpers = helpers
+    passes = Passes(optimiser, policy, run, STAGE, helpers)
     progress = Stage(run, STAGE, optimiser, section.seconds)
-    watcher = Watcher(run, progress)
 
     def draw(sampler: Sampler, step: int) -> list[Group]:
         return _collect(sampler, source, recipe, step)
@@ -169,14 +166,13 @@ def train_rl(
                 run.metrics(STAGE, 0, before)
 
             rate, laps = optimiser.learning_rate(step), Laps()
-            begin_peak(optimiser.passes.device)
+            begin_peak(passes.device)
             drawn = rollouts_of(step)
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
             credits_ = credit(drawn.groups, section, shuffle, recipe.controls, turns)
-            update = update_policy(policy, optimiser, credits_, recipe, step)
-            policy.publish(done)
+            update = update_policy(policy, optimiser, credits_, recipe, step, passes)
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
@@ -193,10 +189,8 @@ def train_rl(
             }
             values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)
-            if (fired := watcher.look({"step": done, **values})) and not progress.is_last(done):
-                progress.halt(_stopped_by(fired), fired.facts())
             laps.lap("rest")
-            run.timings(STAGE, done, laps.seconds | {"memory/peak_gb": peak(optimiser.passes.device) / 1e9})
+            run.timings(STAGE, done, laps.seconds | {"memory/peak_gb": peak(passes.device) / 1e9})
 
 
 def _evaluated(evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: bool) -> Mapping[str, float]:
@@ -207,11 +201,6 @@ def _evaluated(evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: b
     return evaluate(done) if due and evaluate is not None else {}
 
 
-def _stopped_by(fired: Fired) -> TrainingStopped:
-    fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to go on without this rule"
-    return TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix)
-
-
 def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> list[Group]:
     """The judged groups of a step, task by task.
 
@@ -220,15 +209,13 @@ def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> lis
     """
     section = recipe.rl
     assert section is not None
-    batch = source.draw(section.prompts_per_step, step, STAGE, recipe.seed)
-    dealt = {name: [example for owner, example in batch if owner == name] for name in source.tasks}
-    parts = {
-        name: Part(source.tasks[name], examples, (recipe.seed, STAGE, "sample", step, *([name] if name else [])))
-        for name, examples in dealt.items()
+    parts = [
+        Part(name, source.tasks[name], examples, (recipe.seed, STAGE, "sample", step, *([name] if name else [])))
+        for name, examples in source.draw(section.prompts_per_step, step, STAGE, recipe.seed).items()
         if examples
-    }
-    found = collect_parts(sampler, list(parts.values()), copies=section.group_size, sampling=recipe.sampling)
-    for groups in found:
-        failed = [str(one.failure) for group in groups for one in group.rollouts if one.failure is not None]
-        check_failures(failed, len(groups) * section.group_size)
-    return [replace(group, task=name) for name, groups in zip(parts, found, strict=True) for group in groups]
+    ]
+    groups = collect_parts(sampler, parts, copies=section.group_size, sampling=recipe.sampling)
+    for part in parts:
+        rollouts = [rollout for group in groups if group.task == part.name for rollout in group.rollouts]
+        check_failures([str(one.failure) for one in rollouts if one.failure is not None], len(rollouts))
+    return groups

@@ -7,7 +7,7 @@ call `collect`.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
@@ -32,19 +32,21 @@ def collect(
     Returns:
         One group an example, in the order of the examples.
     """
-    return collect_parts(sampler, [Part(task, examples, key)], copies=copies, sampling=sampling)[0]
+    return collect_parts(sampler, [Part("", task, examples, key)], copies=copies, sampling=sampling)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """What is collected of one task: see `collect`."""
 
+    name: str
+    """What the recipe calls the task; empty for the only one."""
     task: Task
     examples: Sequence[Example]
     key: Key
 
 
-def collect_parts(sampler: Sampler, parts: Sequence[Part], *, copies: int, sampling: Sampling) -> list[list[Group]]:
+def collect_parts(sampler: Sampler, parts: Sequence[Part], *, copies: int, sampling: Sampling) -> list[Group]:
     """`collect` for several tasks, whose requests are drawn together: on a GPU a call takes about as long as its
     longest answer, so the tasks' calls one after the other would take the sum of theirs.
 
@@ -52,79 +54,80 @@ def collect_parts(sampler: Sampler, parts: Sequence[Part], *, copies: int, sampl
     ends there, with what its answers came to so far (`Rollout.cut`).
 
     Returns:
-        The groups of each part, in their order.
+        The groups of all parts, in their order.
     """
     with ExitStack() as stack:
-        episodes = [_Episodes(part, copies, stack.enter_context(Judging(part.task, part.examples))) for part in parts]
-        owner = {key: one for one in episodes for key in one.place}
-        requests = [request for one in episodes for request in one.begin(sampling)]
+        running = [
+            (part, stack.enter_context(Judging(part.task, part.examples)), list(_attempts(part, copies)))
+            for part in parts
+        ]
+        owner = {attempt.key: (judging, attempt) for _, judging, attempts in running for attempt in attempts}
+        requests = [
+            Request((*attempt.key, 0), part.examples[attempt.prompt].messages, sampling)
+            for part, _, attempts in running
+            for attempt in attempts
+        ]
+        turn = 0
         while requests:
             for request, trajectory in sampler.sample(requests):
-                owner[request.key[:-1]].tell(request, trajectory)
-            requests = [request for one in episodes for request in one.go_on(sampler, sampling)]
-    return [one.groups() for one in episodes]
+                judging, attempt = owner[request.key[:-1]]
+                attempt.turns.append(trajectory)
+                judging.tell(attempt.prompt, attempt.copy, trajectory.text)
+            turn, requests = turn + 1, []
+            for part, judging, attempts in running:
+                if turn < part.task.turns:
+                    asked = judging.asked()
+                    for attempt in attempts:
+                        if (messages := asked.get((attempt.prompt, attempt.copy))) is None:
+                            continue
+                        if sampler.prompt_length(messages) + sampling.max_tokens > sampler.context:
+                            attempt.cut = True
+                        else:
+                            attempt.asked.append(messages[-1]["content"])
+                            requests.append(Request((*attempt.key, turn), messages, sampling))
+    return [group for part, judging, attempts in running for group in _groups(part, judging, attempts, copies)]
 
 
-class _Episodes:
-    """The episodes of one task's examples, `copies` of each."""
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """An episode that goes on."""
 
-    def __init__(self, part: Part, copies: int, judging: Judging) -> None:
-        self.part, self.copies, self.judging = part, copies, judging
-        seen: Counter[str] = Counter()
-        self.keys: list[Key] = []  # of each episode; the turn follows
-        for example in part.examples:
-            first = seen[example.id]
-            self.keys += [(*part.key, example.id, copy) for copy in range(first, first + copies)]
-            seen[example.id] += copies
-        self.place = {key: index for index, key in enumerate(self.keys)}
-        self.turns: list[list[Trajectory]] = [[] for _ in self.keys]
-        self.asked: list[list[str]] = [[] for _ in self.keys]
-        self.cut: set[int] = set()
-        self.turn = 0
+    prompt: int
+    """The place of its example."""
+    copy: int
+    key: Key
+    """Of its requests; the turn follows."""
+    turns: list[Trajectory] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    cut: bool = False
 
-    def begin(self, sampling: Sampling) -> Iterator[Request]:
-        """The first request of each."""
-        for index, key in enumerate(self.keys):
-            yield Request((*key, 0), self.part.examples[index // self.copies].messages, sampling)
 
-    def tell(self, request: Request, trajectory: Trajectory) -> None:
-        """Have an answer judged."""
-        index = self.place[request.key[:-1]]
-        self.turns[index].append(trajectory)
-        self.judging.tell(*divmod(index, self.copies), trajectory.text)
+def _attempts(part: Part, copies: int) -> Iterator[_Attempt]:
+    seen: Counter[str] = Counter()
+    for prompt, example in enumerate(part.examples):
+        for copy in range(copies):
+            yield _Attempt(prompt, copy, (*part.key, example.id, seen[example.id] + copy))
+        seen[example.id] += copies
 
-    def go_on(self, sampler: Sampler, sampling: Sampling) -> Iterator[Request]:
-        """What those ask next that are not over, once all answers of this turn are judged."""
-        self.turn += 1
-        if self.turn >= self.part.task.turns:
-            return
-        for (prompt, copy), messages in sorted(self.judging.asked().items(), key=lambda item: item[0]):
-            index = prompt * self.copies + copy
-            if sampler.prompt_length(messages) + sampling.max_tokens > sampler.context:
-                self.cut.add(index)
-                continue
-            self.asked[index].append(messages[-1]["content"])
-            yield Request((*self.keys[index], self.turn), messages, sampling)
 
-    def groups(self) -> list[Group]:
-        """One group an example, once all is judged."""
-        rollouts = []
-        for index, answers in enumerate(self.turns):
-            outcome, score, failure = self.judging.verdict(*divmod(index, self.copies))
-            rollouts.append(
-                Rollout(
-                    turns=tuple(answers),
-                    outcome=outcome,
-                    score=score,
-                    failure=failure,
-                    asked=tuple(self.asked[index]),
-                    cut=index in self.cut,
-                )
+def _groups(part: Part, judging: Judging, attempts: Sequence[_Attempt], copies: int) -> Iterator[Group]:
+    """One group an example, once all is judged."""
+    rollouts = []
+    for attempt in attempts:
+        outcome, score, failure = judging.verdict(attempt.prompt, attempt.copy)
+        rollouts.append(
+            Rollout(
+                turns=tuple(attempt.turns),
+                outcome=outcome,
+                score=score,
+                failure=failure,
+                asked=tuple(attempt.asked),
+                cut=attempt.cut,
             )
-        return [
-            Group(example=example, rollouts=tuple(rollouts[index * self.copies : (index + 1) * self.copies]))
-            for index, example in enumerate(self.part.examples)
-        ]
+        )
+    for prompt, example in enumerate(part.examples):
+        group = tuple(rollouts[prompt * copies : (prompt + 1) * copies])
+        yield Group(example=example, rollouts=group, task=part.name)
 
 
 def check_prompts(sampler: Sampler, examples: Sequence[Example], sampling: Sampling) -> None:

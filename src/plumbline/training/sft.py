@@ -31,6 +31,7 @@ from plumbline.seeds import derive, generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task, episode_of, gold_of
 from plumbline.training import guards
+from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
 
@@ -71,13 +72,13 @@ def train_sft(
     truncated = sum(one.truncated for one in shown)
     if truncated:
         run.event("truncated", f"{truncated} of {len(shown)} demonstrations were cut to the context")
-    optimiser.passes.tell(run, stage, policy)
+    passes = Passes(optimiser, policy, run, stage)
     progress = Stage(run, stage, optimiser, section.seconds)
     batches: list[list[int]] = []
     epoch = -1
     for step in progress.steps():
         began, clock, rate = time.perf_counter(), time.process_time(), optimiser.learning_rate(step)
-        begin_peak(optimiser.passes.device)
+        begin_peak(passes.device)
         if len(demonstrations) > 1:
             dealt = source.deal(section.batch_size, step, stage, seed)
             batch = [one for name, indices in dealt.items() for index in indices for one in demonstrations[name][index]]
@@ -88,7 +89,7 @@ def train_sft(
                 batches = epoch_batches(shown, section.batch_size, generator(seed, stage, "order", epoch))
             batch = [shown[index] for index in batches[step % per_epoch]]
         cut, work = partial(_passes, batch), partial(_backward, policy, seed=derive(seed, stage, "noise", step))
-        loss = optimiser.passes.fitting(cut, work, optimiser.passes.tokens(cut, work, section))
+        loss = passes.fitting(cut, work, passes.tokens(cut, work, section))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
         progress.spend(spent := time.process_time() - clock)
@@ -104,7 +105,7 @@ def train_sft(
                 "train/frac_truncated": truncated / len(shown),
             },
         )
-        beside = {"cpu/step": spent, "memory/peak_gb": peak(optimiser.passes.device) / 1e9}
+        beside = {"cpu/step": spent, "memory/peak_gb": peak(passes.device) / 1e9}
         run.timings(stage, step + 1, {"time/step": time.perf_counter() - began} | beside)
 
 

@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from plumbline.checks.diagnosis.live import Checker
+from plumbline.checks.diagnosis.watch import Watcher
 from plumbline.errors import TrainingStopped
 from plumbline.runs.run import Run
 from plumbline.storage import read_object, write_json
@@ -24,6 +26,16 @@ from plumbline.training.optimiser import Optimiser
 
 SPENT = "spent"
 """In a stage's memory: the processor-seconds of its steps, where it has a budget of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReason:
+    """Why a stage stops after the step's checkpoint."""
+
+    error: TrainingStopped
+    """What is raised."""
+    facts: Mapping[str, Any]
+    """What the run's result says."""
 
 
 class Laps:
@@ -60,8 +72,9 @@ class Stage:
         self.older: dict[str, Tensor] = {}
         """Weights of earlier versions that a resumed run samples with once more, by `VERSION:NAME`."""
         self._checker = Checker(run, self, optimiser.total)
+        self._watcher = Watcher(run, self) if name == "rl" else None
         self._begin = run.marks()
-        self._halt: tuple[TrainingStopped, dict[str, Any]] | None = None
+        self._stop: StopReason | None = None
 
     def resume(self) -> int:
         """Take up the newest checkpoint, if there is one; the number of steps already done."""
@@ -101,7 +114,7 @@ class Stage:
 
         Raises:
             KeyboardInterrupt: the user or the system asked to stop; a checkpoint was left.
-            TrainingStopped: `halt` asked to stop; a checkpoint was left.
+            TrainingStopped: `should_stop` gave a reason; a checkpoint was left.
         """
         # Reading, too: an interrupt inside safetensors would come out as an error of the checkpoint.
         with stop_requests() as asked:
@@ -115,19 +128,19 @@ class Stage:
                 if self.is_last(step):
                     return
                 yield step
-                stopping = asked() or self._halt is not None
+                stopping = asked() or self._stop is not None
                 if stopping or (step + 1) % self.section.checkpoint_every == 0 or self.is_last(step + 1):
                     self._save(step + 1)
-                if self._halt is not None:
-                    self.run.halt({"stage": self.name, "step": step + 1, **self._halt[1]})
-                    raise self._halt[0]
+                if self._stop is not None:
+                    self.run.halt({"stage": self.name, "step": step + 1, **self._stop.facts})
+                    raise self._stop.error
                 if stopping:
                     raise KeyboardInterrupt
 
     def record(
         self, step: int, values: Mapping[str, float | int | None], samples: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """Record a step's metrics, and stop after its checkpoint where a check finds that going on is pointless.
+        """Record a step's metrics, and stop after its checkpoint where `should_stop` says so.
 
         Args:
             step: how many are done.
@@ -139,22 +152,35 @@ class Stage:
             values = {**values, "train/expected_steps": self._checker.total}
         self.run.metrics(self.name, step, values)
         self.remember_best(step, values)
-        found = self._checker.look({"step": step, **values}, samples)
-        if found is not None and not self.is_last(step):
+        reason = self.should_stop({"step": step, **values}, samples)
+        if not self.is_last(step):
+            self._stop = reason
+
+    def should_stop(self, row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> StopReason | None:
+        """Why going on is pointless after a step, by the recipe's watch rules or by the checks; both record what they
+        find as events. Interrupts, and numbers that must not reach the weights (`guards`), need no reason.
+
+        Args:
+            row: the step's metrics with its number.
+            samples: its rollouts.
+        """
+        found = self._checker.look(row, samples)
+        fired = None if self._watcher is None else self._watcher.look(row)
+        if fired is not None:
+            fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to go on without this rule"
+            return StopReason(TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix), fired.facts())
+        if found is not None:
             ignored = ", ".join([*self.run.recipe.checks.ignore, found.check])
             fix = f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to go on without this check"
-            error = TrainingStopped(f"the check {found.check}: {found.what}", fix)
-            self.halt(error, {"check": found.check, "said": found.what, "since": found.since})
+            facts = {"check": found.check, "said": found.what, "since": found.since}
+            return StopReason(TrainingStopped(f"the check {found.check}: {found.what}", fix), facts)
+        return None
 
     def remember_best(self, step: int, values: Mapping[str, float | int | None]) -> None:
         """Remember an evaluation that is better than all before: the checkpoint of its step stays."""
         value, best = values.get(checkpoints.EVALUATED), self.memory.get(checkpoints.BEST)
         if value is not None and (best is None or value > best[0]):
             self.memory[checkpoints.BEST] = [value, step]
-
-    def halt(self, error: TrainingStopped, facts: dict[str, Any]) -> None:
-        """Stop after this step's checkpoint: `facts` go into the run's result, and the error is raised."""
-        self._halt = error, facts
 
     def _save(self, step: int) -> None:
         checkpoints.save(

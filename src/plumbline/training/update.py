@@ -22,6 +22,7 @@ from plumbline.recipe import ControlsSection, Recipe, RlSection
 from plumbline.records import Group, Trajectory
 from plumbline.seeds import generator
 from plumbline.training import guards
+from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
 
 # -- noise -----------------------------------------------------------------------------------------------------------
@@ -241,6 +242,7 @@ def update_policy(
     credits_: Sequence[Credit],
     recipe: Recipe,
     step: int,
+    passes: Passes | None = None,
 ) -> Update:
     """`inner_epochs` optimiser steps on one batch of rollouts.
 
@@ -255,9 +257,11 @@ def update_policy(
         credits_: all rollouts of the step.
         recipe: of the run; with the step its seed decides which steps or hidden positions are scored.
         step: which.
+        passes: how the batch is cut; by default as the recipe says, in this process.
     """
     section = recipe.rl
     assert section is not None
+    passes = passes or Passes(optimiser)
     beta = section.beta
     algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
@@ -272,18 +276,18 @@ def update_policy(
         guards.check_gap(gap, limit, sampling, policy.family)
         return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
     credited = [owners[view.owner] for view in views]
-    batch = _Batch(policy, recipe, beta, views, credited, helpers=optimiser.passes.helpers)
+    batch = _Batch(policy, recipe, beta, views, credited, helpers=passes.helpers)
     cut = partial(policy.batches, [view.trajectory for view in views])
     trial = replace(batch, beta=0.0) if batch.estimated else batch  # its reference is not scored yet
-    tokens = optimiser.passes.tokens(cut, partial(trial.backward, watch=False), section)
+    tokens = passes.tokens(cut, partial(trial.backward, watch=False), section)
     if not section.recorded and section.inner_epochs > 1:
-        batch.old = optimiser.passes.fitting(cut, batch.plain, tokens)
+        batch.old = passes.fitting(cut, batch.plain, tokens)
     if batch.estimated:
-        batch.reference = optimiser.passes.fitting(cut, partial(batch.plain, reference=True), tokens)
+        batch.reference = passes.fitting(cut, partial(batch.plain, reference=True), tokens)
     epochs: list[_Sums] = []
     norm = 0.0
     for epoch in range(section.inner_epochs):
-        sums = optimiser.passes.fitting(cut, partial(batch.backward, watch=epoch == 0), tokens)
+        sums = passes.fitting(cut, partial(batch.backward, watch=epoch == 0), tokens)
         if epoch == 0 and algorithm.exact:
             guards.check_gap(sums.gap / sums.terms, limit, sampling, policy.family)
         guards.check_finite(sums.loss, "loss", step, optimiser.rate_key)
