@@ -175,7 +175,7 @@ def specify(
     *,
     on: str | None = None,
     out: str | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str] | None = None,
     working_dir: Path = Path(),
     address: str | None = None,
     env: Sequence[str] = (),
@@ -199,7 +199,7 @@ def specify(
     where = working_dir.resolve()
     if not where.is_dir():
         raise RecipeError(f"there is no folder {working_dir}", "give --working-dir the folder that is sent")
-    loaded = load(recipe, overrides)
+    loaded = load(recipe, overrides or ())
     short = re.sub(r"[^A-Za-z0-9_-]+", "-", loaded.name).strip("-")[:40] or "job"
     spec = JobSpec(
         **same,
@@ -208,7 +208,7 @@ def specify(
         on=on,  # type: ignore[arg-type]  # one of them
         recipe=_sent_recipe(recipe, where),
         out=out or f"{loaded.run.folder}/{loaded.name}",
-        overrides=tuple(overrides),
+        overrides=tuple(overrides or ()),
         trust_code=is_trusting(),
         working_dir=str(where),
         address=(address or "auto") if on == "ray" else None,
