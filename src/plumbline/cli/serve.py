@@ -65,13 +65,13 @@ def serve(
     from plumbline.checks.diagnosis.routes import read_routes
     from plumbline.errors import RecipeError
     from plumbline.evaluation.models import ModelOptions
+    from plumbline.serve.backend import Backend
     from plumbline.serve.limits import PUBLIC, Limits
     from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.page import routes as page
     from plumbline.serve.router import open_router
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
-    from plumbline.serve.served import Served
 
     options = take.picked(ModelOptions, locals())
     if engine not in {None, "vllm"}:
@@ -86,7 +86,7 @@ def serve(
         raise RecipeError("no installed package answers browser agents", "install one, or leave out --agent")
     named, table = named_models(models), None if routes is None else read_routes(routes)
 
-    def opening() -> Sequence[Served]:
+    def opening() -> Sequence[Backend]:
         with progress() as view:
             opened = open_models(named, options, view)
         if planner is not None and agent:
