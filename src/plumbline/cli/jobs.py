@@ -3,7 +3,7 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -38,11 +38,11 @@ TO = "Where job.yaml goes, in a folder of its own."
 DRY_RUN = "Send nothing: print what would be sent, where, and what is wrong."
 UNSEEN = "Send it without looking; its outcome is judged all the same."
 LOOKS = {
-    "process": "checking the job, by a dry run in its folder",
-    "ray": "checking what is to be sent, by a dry run in a copy of it",
-    "anyscale": "checking what job.yaml is to name, by a dry run in a copy of it",
+    "process": ("checking the job, by a dry run in its folder", "started"),
+    "ray": ("checking what is to be sent, by a dry run in a copy of it", "sent"),
+    "anyscale": ("checking what job.yaml is to name, by a dry run in a copy of it", "written"),
 }
-"""What is done before a job begins, by where it goes."""
+"""What is done before a job begins, and what is then done with it, by where it goes."""
 OF_COMMAND = {"source", "to", "dry_run", "no_preflight", "detach", "trust_code", "as_json"}
 """Arguments of `plumbline submit` that are not the job's."""
 
@@ -86,22 +86,22 @@ def submit(
     nobody can tell, and 130 where you stopped watching.
     """
     asked = {name: value for name, value in locals().items() if name not in OF_COMMAND}
-    from plumbline.engines.jobs.anyscale import plan
     from plumbline.engines.jobs.follow import send
     from plumbline.engines.jobs.job import specify
-    from plumbline.engines.jobs.package import Examined, examine, refuse
+    from plumbline.engines.jobs.package import Examined, examine, plan, refuse
     from plumbline.storage import clear_os_errors, write_text
 
     spec, recipe = specify(source, **asked)
+    looks, done = LOOKS[spec.on]
     if not no_preflight:
-        _say(LOOKS[spec.on])
+        _say(looks)
     examined = Examined() if no_preflight else examine(spec, recipe)
     folder = to.absolute() / spec.id
     files, command = plan(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
     if dry_run:
         _show_plan(spec, examined, files, command, as_json)
         raise typer.Exit(1 if examined.fatal else 0)
-    refuse(examined)
+    refuse(examined, done)
     for line in (*examined.looked_at, *examined.lines()):
         _say(line)
     if spec.on == "anyscale":
@@ -110,19 +110,14 @@ def submit(
         for name, text in files.items():
             write_text(folder / name, text)
         written = [str(folder / name) for name in files]
-        if as_json:
-            print_json({"job": spec.id, "files": written, "command": command})
-        else:
-            print(*written, f"send it with: {command}", sep="\n")
+        plain = {"job": spec.id, "files": written, "command": command}
+        print_json(plain) if as_json else print(*written, f"send it with: {command}", sep="\n")
         return
     job = send(spec, _say)
     _say(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")
     if not detach:
         _follow(job, as_json)
-    elif as_json:
-        print_json(_plain(job))
-    else:
-        print(spec.id)
+    print_json(_plain(job)) if as_json else print(spec.id)
 
 
 def _show_plan(spec: "JobSpec", examined: "Examined", files: dict[str, str], command: str, as_json: bool) -> None:
@@ -167,7 +162,7 @@ def _show(text: str) -> None:
     sys.stderr.flush()
 
 
-def _follow(job: "Job", as_json: bool) -> None:
+def _follow(job: "Job", as_json: bool) -> NoReturn:
     """Follow a job to its end; print its report, and end with its exit status."""
     from plumbline.engines.jobs.follow import CODES, follow, reachable
 
@@ -239,7 +234,4 @@ def stop_job(name: JobName, as_json: take.Json = False) -> None:
 
     job = find(name)
     outcome = stop(job)
-    if as_json:
-        print_json(_plain(job, outcome))
-    else:
-        print(f"{job.spec.id}: {outcome.ended} ({outcome.why})")
+    print_json(_plain(job, outcome)) if as_json else print(f"{job.spec.id}: {outcome.ended} ({outcome.why})")

@@ -118,10 +118,8 @@ def recipe(
             print(f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr)
     else:
         rows = differing(*load_two(given, overrides))
-        if as_json:
-            print_json({"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]})
-        else:
-            print("".join(difference_lines(rows)), end="")
+        plain = {"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]}
+        print_json(plain) if as_json else print_text("".join(difference_lines(rows)))
         if not rows:
             print("no difference", file=sys.stderr)
 
@@ -342,10 +340,7 @@ def score(
         write_evaluation(out, scored.evaluation)
     for warning in scored.summary["warnings"]:
         print(f"note: {visible(warning)}", file=sys.stderr)
-    if as_json:
-        print_json(scored.summary)
-    else:
-        print_tables(detail_tables(scored.summary))
+    print_json(scored.summary) if as_json else print_tables(detail_tables(scored.summary))
 
 
 @app.command(
@@ -392,10 +387,7 @@ def check(
     from plumbline.reports.findings import as_values, shown
 
     examined = [examine(history, CHECKS) for history in read_histories(path, completions)]
-    if as_json:
-        print_json(as_values(examined))
-    else:
-        print_tables(*shown(examined))
+    print_json(as_values(examined)) if as_json else print_tables(*shown(examined))
     if any(one.fatal for one in examined):
         raise typer.Exit(1)
 
@@ -467,10 +459,8 @@ def audit(
     plain = {"audits": {name or audited.task: audited.plain() for name, audited in found.items()}}
     if out is not None:
         write_json(out, plain)
-    if as_json:
-        print_json(plain)
-    else:
-        print_tables(*(audit_tables(name, audited) for name, audited in found.items()), wrap=False)
+    tables = (audit_tables(name, audited) for name, audited in found.items())
+    print_json(plain) if as_json else print_tables(*tables, wrap=False)
     raise typer.Exit(1 if any(audited.fatal for audited in found.values()) else 0)
 
 
