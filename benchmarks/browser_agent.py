@@ -30,7 +30,7 @@ from plumbline.errors import DataError
 from plumbline.evaluation.statistics import mean_interval, rate_interval
 from plumbline.records import Example, Message
 from plumbline.serve.app import application
-from plumbline.serve.served import Asked, Piece, Served
+from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline.tasks import silent
 from plumbline.tasks.task import gold_of
 from plumbline_forms.agent.scene import given_of
@@ -57,7 +57,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Variants of the agent's output: whether it thinks, and whether it sends its schema, or writes it into its prompt."""
 
 
-class OraclePlanner(Served):
+class OraclePlanner(Backend):
     """A planner that knows every answer, the ceiling: it gives the gold plan of the example with these values."""
 
     family, context = "oracle", 1 << 20
@@ -67,11 +67,11 @@ class OraclePlanner(Served):
         self._gold: Mapping[str, str] = {given_of(_user(one.messages))[0]: gold_of(one) for one in examples}
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served`: words, because it has no tokens."""
+        """See `Backend`: words, because it has no tokens."""
         return sum(len(one["content"].split()) for one in messages)
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served`.
+        """See `Backend`.
 
         Raises:
             DataError: none of its examples asks for these values.
@@ -87,7 +87,7 @@ def _user(messages: Sequence[Message]) -> str:
     return next((one["content"] for one in messages if one["role"] == "user"), "")
 
 
-class Slipping(Served):
+class Slipping(Backend):
     """An oracle whose first plan for a page is wrong: the page, or the browser, has something to say to it."""
 
     def __init__(self, oracle: OraclePlanner, task: FormsTask, rows: Sequence[Example]) -> None:
@@ -95,11 +95,11 @@ class Slipping(Served):
         self.wrong = {given_of(row.messages[-1]["content"])[0]: _wrong(task, row) for row in rows}
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served`."""
+        """See `Backend`."""
         return self.oracle.prompt_length(messages)
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served`."""
+        """See `Backend`."""
         chat = asked.request.messages
         if any(one["role"] == "assistant" for one in chat):
             async for piece in self.oracle.answer(asked):
@@ -109,7 +109,7 @@ class Slipping(Served):
             yield Piece(text=self.wrong[given_of(user)[0]], finish="stop")
 
     async def close(self) -> None:
-        """See `Served`."""
+        """See `Backend`."""
         await self.oracle.close()
 
 
@@ -128,20 +128,20 @@ def _wrong(task: FormsTask, row: Example) -> str:
     return write_gold(view, {**values, gap: None}, task.options.plan) if gap else ""
 
 
-class Remembering(Served):
+class Remembering(Backend):
     """A planner, and the plans that it gave for each request of values."""
 
-    def __init__(self, planner: Served) -> None:
+    def __init__(self, planner: Backend) -> None:
         self.planner = planner
         self.name, self.family, self.context = planner.name, planner.family, planner.context
         self.plans: dict[str, list[str]] = {}
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served`."""
+        """See `Backend`."""
         return self.planner.prompt_length(messages)
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served`."""
+        """See `Backend`."""
         text = ""
         async for piece in self.planner.answer(asked):
             text += piece.text
@@ -150,12 +150,12 @@ class Remembering(Served):
         self.plans.setdefault(given_of(user)[0], []).append(text)
 
     async def close(self) -> None:
-        """See `Served`."""
+        """See `Backend`."""
         await self.planner.close()
 
 
 @contextmanager
-def model_server(served: Served) -> Iterator[str]:
+def model_server(served: Backend) -> Iterator[str]:
     """The address of an OpenAI-compatible server of one model while the block runs."""
     listening = listen()
     server = uvicorn.Server(uvicorn.Config(application([served]), log_level="warning", access_log=False))

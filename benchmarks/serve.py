@@ -91,7 +91,7 @@ def serve(options: argparse.Namespace) -> None:
     from plumbline.policies import open_policy
     from plumbline.policies.autoregressive.options import AutoregressiveModel
     from plumbline.records import Sampling
-    from plumbline.serve.batched import BatchedServed
+    from plumbline.serve.batched import BatchedBackend
     from plumbline.serve.limits import Limits
     from plumbline.serve.running import Serving
     from plumbline.serve.running import serve as run
@@ -99,7 +99,7 @@ def serve(options: argparse.Namespace) -> None:
     section = AutoregressiveModel(name=options.endless, dtype=options.dtype, device="cpu", rows_at_once=options.rows)
     policy = open_policy(section, options.endless, 0)
     policy.chat.stop_ids = (-1,)  # type: ignore[attr-defined]
-    served = BatchedServed("m", policy, Sampling(), at_once=options.rows)
+    served = BatchedBackend("m", policy, Sampling(), at_once=options.rows)
     serving = Serving(host=options.host, port=options.port, limits=Limits(requests=256, seconds=600.0))
     run(lambda: [served], serving, print)
 

@@ -48,7 +48,7 @@ RANKS: tuple[set[str], ...] = (
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 PUBLIC = {
     *("cli.options", "cli.output", "config.imports", "config.overrides", "errors", "recipe", "records", "seeds"),
-    *("runs.cards", "runs.claims", "runs.remote", "serve.served", "storage"),
+    *("runs.cards", "runs.claims", "runs.remote", "serve.backend", "storage"),
     *("tasks", "tasks.controls", "tasks.rubric", "tasks.tables", "tasks.task"),
     *("tasks.text.json_schema", "tasks.text.lenient_json", "tasks.text.numbers"),
 }

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from plumbline.engines.jobs.anyscale import plan
 from plumbline.engines.jobs.job import specify
+from plumbline.engines.jobs.package import plan
 
 FIELDS = set(
     """name entrypoint image_uri containerfile compute_config working_dir excludes requirements env_vars py_modules

@@ -185,6 +185,14 @@ def test_a_process_that_was_given_the_number_of_another_is_not_signalled(project
     sleeper.wait()
 
 
+def test_a_job_on_this_machine_is_not_said_to_be_sent(project, plumbline, unopened, monkeypatch):
+    monkeypatch.delenv("PLB_TEST_TOKEN", raising=False)
+    code, _, err = plumbline("submit", "tickets.yaml", "--on", "process", "--secret", "PLB_TEST_TOKEN")
+    assert code == 1
+    assert err.startswith("checking the job, by a dry run in its folder\n")
+    assert "this job would come to nothing, and was not started: PLB_TEST_TOKEN is not set" in err
+
+
 def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
     one, two = (Finding("fatal", f"{name} would not be sent", check="files", fix="take it back") for name in ("a", "b"))
     with pytest.raises(RunError) as refused:

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from plumbline.runs.cards import CARD, Card
-from plumbline.serve.served import Piece, Served
+from plumbline.serve.backend import Backend, Piece
 
 FORMS = {"forms": ["vpn-access", "library-card", "thesis-defence"], "held_out": ["thesis-defence"], "records": 60}
 FORMS |= {"max_fields": 2, "instructions": "short"}
@@ -18,8 +18,8 @@ def trained_on_forms(folder, **changes):
     return str(folder)
 
 
-class Fixed(Served):
-    """A `Served` that gives what a function of the chat says, in small pieces."""
+class Fixed(Backend):
+    """A `Backend` that gives what a function of the chat says, in small pieces."""
 
     family, context = "autoregressive", 4096
 

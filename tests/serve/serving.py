@@ -13,10 +13,9 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
 
-from plumbline.serve.lenient import LenientServed
+from plumbline.serve.backend import Backend, Piece
 from plumbline.serve.limits import Limits
 from plumbline.serve.running import PUBLIC, Serving, bound, server_of
-from plumbline.serve.served import Piece, Served
 
 
 @contextmanager
@@ -38,7 +37,7 @@ def running(models, *, routes=(), public=PUBLIC, **options):
             assert not thread.is_alive()
 
 
-class Scripted(Served):
+class Scripted(Backend):
     """Says the words one by one, with a pause before each, and counts what was begun, ended and closed."""
 
     family, context = "scripted", 1000
@@ -72,7 +71,7 @@ class Scripted(Served):
         self.closed = True
 
 
-class ScriptedText(LenientServed):
+class ScriptedText(Backend):
     """JSON out of what a `Scripted` says."""
 
     def __init__(self, scripted, retries=2):

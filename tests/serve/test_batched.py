@@ -8,8 +8,8 @@ import pytest
 
 from plumbline.errors import DataError, EngineError
 from plumbline.records import Request, Sampling, Step, Trajectory
-from plumbline.serve.batched import BatchedServed
-from plumbline.serve.served import Asked
+from plumbline.serve.backend import Asked
+from plumbline.serve.batched import BatchedBackend
 
 
 class Slow:
@@ -49,7 +49,7 @@ async def text_of(served, one):
 def with_slow(work):
     async def run():
         sampler = Slow()
-        served = BatchedServed("slow", sampler, Sampling(), at_once=3)
+        served = BatchedBackend("slow", sampler, Sampling(), at_once=3)
         try:
             return await asyncio.wait_for(work(served, sampler), 20)
         finally:

@@ -17,9 +17,9 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.policy import LiveRequest
 from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
-from plumbline.serve.batched import BatchedServed
+from plumbline.serve.backend import Asked
+from plumbline.serve.batched import BatchedBackend
 from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check
-from plumbline.serve.served import Asked
 
 LAW = Sampling(max_tokens=40)
 CHATS = [[{"role": "user", "content": text}] for text in ("sim", "não recomendo, 12 dias de atraso", "nota 10")]
@@ -64,7 +64,7 @@ def policy(tiny_folder):
 
 @contextlib.asynccontextmanager
 async def opened(policy, **options):
-    served = BatchedServed("tiny", policy, LAW, grammars=Grammars(policy), **options)
+    served = BatchedBackend("tiny", policy, LAW, grammars=Grammars(policy), **options)
     try:
         yield served
     finally:
@@ -242,7 +242,7 @@ def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
         body = {"model": "tiny", "messages": CHATS[0], "max_tokens": 60, "seed": 1, "response_format": wanted}
         return httpx.post(f"{server.address}/v1/chat/completions", json=body, timeout=60)
 
-    served = BatchedServed("tiny", policy, LAW, grammars=Grammars(policy))
+    served = BatchedBackend("tiny", policy, LAW, grammars=Grammars(policy))
     with running([served]) as server:
         said = post({"type": "array", "items": {"type": "boolean"}, "maxItems": 2}).json()["choices"][0]
         assert all(isinstance(each, bool) for each in json.loads(said["message"]["content"]))

@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from plumbline.records import Request
-from plumbline.serve.batched import BatchedServed
+from plumbline.serve.batched import BatchedBackend
 from tests.policies.flow.conftest import make as make_flow
 from tests.policies.flow.conftest import opened as open_flow
 from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
@@ -33,7 +33,7 @@ def policies(tiny_policy, masked_folder, tmp_path_factory):  # noqa: F811 - the 
 
 @pytest.fixture(scope="module")
 def client(policies):
-    models = [BatchedServed(name, policy, LAWS[name][0]) for name, policy in policies.items()]
+    models = [BatchedBackend(name, policy, LAWS[name][0]) for name, policy in policies.items()]
     scripted = Scripted(words=("um, do", "is, tr", "ês, qu", "atro"))
     with running([*models, scripted]) as server:
         yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
@@ -332,7 +332,7 @@ def test_requests_of_one_key_and_of_several_laws_are_all_answered(client):
 def test_the_law_of_the_models_own_run_holds_where_a_client_says_nothing(policies):
     own = replace(LAWS["slots"][0], temperature=0.0, max_tokens=6, steps=3)
     ((_, wanted),) = policies["slots"].sample([Request((0,), CHAT, own)])
-    with running([BatchedServed("slots", policies["slots"], own)]) as server:
+    with running([BatchedBackend("slots", policies["slots"], own)]) as server:
         client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
         said = ask(client, "slots")
         read = ask(client, "slots", response_format={"type": "json_object"})

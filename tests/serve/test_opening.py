@@ -15,10 +15,10 @@ from plumbline.evaluation.models import ModelOptions
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Silent
 from plumbline.serve import running as running_module
-from plumbline.serve import vllm_served
+from plumbline.serve import vllm_backend
 from plumbline.serve.opening import named_models, open_models
 from plumbline.serve.running import Serving, token_of
-from plumbline.serve.vllm_served import Spelling
+from plumbline.serve.vllm_backend import Spelling
 from tests.engines import vllm_stand_in as stand_in
 from tests.serve.serving import running, until
 
@@ -174,7 +174,7 @@ def test_the_log_of_a_vllm_server_that_does_not_start_stays(tiny_folder, monkeyp
         seen.append(place.folder)
         raise EngineError("it ended", f"its log is {place.folder / 'server.log'}")
 
-    monkeypatch.setattr(vllm_served, "VllmSampler", start)
+    monkeypatch.setattr(vllm_backend, "VllmSampler", start)
     with pytest.raises(EngineError, match="it ended"):
         open_models({"tiny": str(tiny_folder)}, ModelOptions(engine="vllm", device="cpu"), Silent())
     assert seen[0].is_dir()

@@ -11,7 +11,7 @@ from playwright import sync_api as playwright
 from plumbline.errors import RecipeError
 from plumbline.policies.canvas import HIDDEN
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.serve.batched import BatchedServed
+from plumbline.serve.batched import BatchedBackend
 from plumbline.serve.page.routes import PUBLIC, routes
 from plumbline.tasks import NOWHERE, open_task
 from plumbline_forms.driver.chromium import find_chromium
@@ -39,7 +39,7 @@ def address(tmp_path_factory, masked_folder, examples):  # noqa: F811 - the fixt
         return EVIL + "\n" + plan.replace(value, EVIL.replace('"', ""))
 
     law = MaskedSampling(max_tokens=8, steps=4, selector="random")
-    masked = BatchedServed("masked", open_masked(masked_folder), law)
+    masked = BatchedBackend("masked", open_masked(masked_folder), law)
     models = [
         Fixed("gold", lambda asked: gold.get(asked.request.messages[-1]["content"], "hello"), 0.001),
         Fixed("evil", evil),

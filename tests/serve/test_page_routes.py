@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from plumbline.serve.app import application
 from plumbline.serve.page import routes as page
-from plumbline.serve.page.trials import AT_ONCE, plain
+from plumbline.serve.page.routes import AT_ONCE, plain
 from tests.serve.page_models import FORMS, trained_on_forms
 
 HOSTILE = (

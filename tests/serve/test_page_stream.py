@@ -7,7 +7,7 @@ pytest.importorskip("starlette")
 
 from plumbline.policies.canvas import HIDDEN
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.serve.batched import BatchedServed
+from plumbline.serve.batched import BatchedBackend
 from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
 from tests.policies.masked.conftest import opened as open_masked
 from tests.serve.serving import running
@@ -18,7 +18,7 @@ CHAT = [{"role": "user", "content": "a b"}]
 @pytest.fixture(scope="module")
 def client(masked_folder):  # noqa: F811 - the fixture
     law = MaskedSampling(max_tokens=8, steps=4, selector="random")
-    with running([BatchedServed("masked", open_masked(masked_folder), law)]) as server:
+    with running([BatchedBackend("masked", open_masked(masked_folder), law)]) as server:
         yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
 
 

@@ -11,8 +11,8 @@ import pytest
 from plumbline.checks.diagnosis.routes import VERSION, Route, RoutingTable
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError, StorageError
 from plumbline.records import Request, Sampling
+from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline.serve.router import DecisionLog, Router, as_named, open_router
-from plumbline.serve.served import Asked, Piece, Served
 from plumbline.storage import JsonLines
 from plumbline.tasks import open_task
 from plumbline_commerce.build import build_commerce
@@ -22,7 +22,7 @@ SQL = "Escreva uma consulta SQL: quantos pedidos foram entregues?"
 
 
 @dataclass
-class Fake(Served):
+class Fake(Backend):
     """Answers with its words, one a piece; may fail before or after the first, or wait."""
 
     name: str

@@ -1,20 +1,24 @@
-"""The commands that look at several runs: `plumbline runs`, `plumbline compare`."""
+"""The commands that look at runs and say what to do next: `plumbline runs`, `compare`, `decide` and `route`."""
 
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import print_json, print_tables
+from plumbline.cli.output import print_json, print_tables, print_text
 
 if TYPE_CHECKING:
     from plumbline.evaluation.history import Lineage
     from plumbline.reports.evaluation_output import Outputs
 
 history_app = typer.Typer(cls=take.Group)
+RUNS = "A run's folder; more of the same recipe are its seeds, those of another the run before."
+TREE = "Ask the questions of this recipe; by default those of the run's own."
 
 
 @history_app.command(
@@ -86,3 +90,61 @@ def _show(found: "Lineage", outputs: "Outputs", plain: "Callable[[Lineage], dict
         print(render(history_tables(found), outputs.table), end="")
     else:
         print_tables(history_terminal(found))
+
+
+@history_app.command(
+    epilog="Examples: `plumbline decide runs/mine runs/before --out next.yaml` · "
+    "`plumbline decide runs/mine --tree tree.yaml --json`"
+)
+def decide(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help=RUNS)],
+    tree: Annotated[str | None, typer.Option(metavar="RECIPE", help=TREE)] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write the next recipe there.")] = None,
+    as_json: take.Json = False,
+) -> None:
+    """Answer a recipe's questions from the records of its run, walk its tree, and write the next recipe.
+
+    Where the evidence does not decide, it says what would, and writes no recipe (status 0).
+    """
+    from plumbline.checks.diagnosis.decide import decide as decide_on
+    from plumbline.checks.diagnosis.decide import decision_text, gather, next_recipe, tree_of
+    from plumbline.checks.diagnosis.watch import afterwards
+    from plumbline.recipe import difference_lines
+    from plumbline.runs.remote import local_run
+
+    evidence = gather([*map(local_run, runs)])
+    decision = decide_on(evidence, tree_of(evidence, tree))
+    run = evidence.runs[0].run
+    watched = afterwards(run)
+    changed = next_recipe(decision, run, out) if out is not None and decision.decided else []
+    if as_json:
+        written = {"recipe": str(out), "differences": [list(row) for row in changed]} if changed else {}
+        print_json({**decision.plain(), "watch": [asdict(one) for one in watched], **written})
+        return
+    text = decision_text(decision, watched)
+    if changed:
+        text += f"\n{out}\n{''.join(difference_lines(changed))}"
+    elif out is not None:
+        text += f"\nnothing is decided, so {out} was not written\n"
+    print_text(text)
+
+
+@history_app.command(epilog="Example: `plumbline route runs/small runs/large --out routes.yaml`")
+def route(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Runs whose last models are compared; the cheaper model first."),
+    ],
+    out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Write the routing table there.")] = None,
+    as_json: take.Json = False,
+) -> None:
+    """Say which of some models does each job best, on the same examples, and write the table that serving reads."""
+    from plumbline.checks.diagnosis.decide import routes_text
+    from plumbline.checks.diagnosis.routes import plain, write_routes
+    from plumbline.checks.diagnosis.routes import route as find_routes
+    from plumbline.runs.remote import local_run
+
+    table = find_routes([*map(local_run, runs)])
+    if out is not None:
+        write_routes(out, table)
+    print_json(plain(table)) if as_json else print_text(routes_text(table))

@@ -1,8 +1,9 @@
 """The commands that send a run elsewhere and look after it: `plumbline submit`, `plumbline jobs`."""
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -23,15 +24,27 @@ jobs_app = typer.Typer(
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or how that begins; last is the newest.")]
 
 
-def _option(panel: str, text: str, metavar: str | None = None, least: int | None = None) -> Any:
-    return typer.Option(rich_help_panel=panel, help=text, metavar=metavar, min=least)
-
-
-WHERE, SENT, CLOUD = "Where it runs", "What is sent", "Anyscale"
+of_place, of_sent, of_cloud = (
+    partial(typer.Option, rich_help_panel=heading) for heading in ("Where it runs", "What is sent", "Anyscale")
+)
 ON = "ray, process (on this machine) or anyscale; by default ray where an address is known, else process."
 ADDRESS = "Of a Ray cluster's dashboard; auto finds one on this machine."
 WORKING_DIR = "What is sent of: less what .gitignore and .rayignore name."
 OUT = "The run's folder; on another machine one that all share, or an address."
+NEEDS = "What your own code reads; refused where not sent."
+THERE = "A place that the cluster has; not looked for here."
+SECRETS = "A variable that the job needs; its value is never sent."
+TO = "Where job.yaml goes, in a folder of its own."
+DRY_RUN = "Send nothing: print what would be sent, where, and what is wrong."
+UNSEEN = "Send it without looking; its outcome is judged all the same."
+LOOKS = {
+    "process": ("checking the job, by a dry run in its folder", "started"),
+    "ray": ("checking what is to be sent, by a dry run in a copy of it", "sent"),
+    "anyscale": ("checking what job.yaml is to name, by a dry run in a copy of it", "written"),
+}
+"""What is done before a job begins, and what is then done with it, by where it goes."""
+OF_COMMAND = {"source", "to", "dry_run", "no_preflight", "detach", "trust_code", "as_json"}
+"""Arguments of `plumbline submit` that are not the job's."""
 
 
 @submit_app.command(
@@ -44,29 +57,25 @@ def submit(
     overrides: take.Overrides = None,
     out: Annotated[str | None, typer.Option(help=OUT)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    on: Annotated[str | None, _option(WHERE, ON)] = None,
-    address: Annotated[str | None, _option(WHERE, ADDRESS, "auto|URL")] = None,
-    cpus: Annotated[float | None, _option(WHERE, "Cores for the job itself.", least=0)] = None,
-    gpus: Annotated[float | None, _option(WHERE, "GPUs for the job itself.", least=0)] = None,
-    working_dir: Annotated[Path, _option(SENT, WORKING_DIR)] = Path(),
-    exclude: Annotated[list[str], _option(SENT, "A pattern of what is not sent; repeatable.")] = [],  # noqa: B006
-    needs: Annotated[list[str], _option(SENT, "What your own code reads; refused where not sent.", "PATH")] = [],  # noqa: B006
-    there: Annotated[list[str], _option(SENT, "A place that the cluster has; not looked for here.", "PATH")] = [],  # noqa: B006
-    env: Annotated[list[str], _option(SENT, "A variable that anybody may see; repeatable.", "NAME=VALUE")] = [],  # noqa: B006
-    secret: Annotated[list[str], _option(SENT, "A variable that the job needs; its value is never sent.", "NAME")] = [],  # noqa: B006
-    requirements: Annotated[Path | None, _option(SENT, "Pinned packages that the cluster installs first.")] = None,
-    image: Annotated[str | None, _option(CLOUD, "An image; else one is described.")] = None,
-    compute: Annotated[str | None, _option(CLOUD, "A compute configuration's name.")] = None,
-    timeout: Annotated[int | None, _option(CLOUD, "Seconds, then it ends.", least=1)] = None,
-    to: Annotated[Path, _option(CLOUD, "Where job.yaml goes, in a folder of its own.")] = Path("runs/anyscale"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Send nothing: print what would be sent, where, and what is wrong.")
-    ] = False,
-    no_preflight: Annotated[
-        bool, typer.Option("--no-preflight", help="Send it without looking; its outcome is judged all the same.")
-    ] = False,
+    on: Annotated[str | None, of_place(help=ON)] = None,
+    address: Annotated[str | None, of_place(metavar="auto|URL", help=ADDRESS)] = None,
+    cpus: Annotated[float | None, of_place(min=0, help="Cores for the job itself.")] = None,
+    gpus: Annotated[float | None, of_place(min=0, help="GPUs for the job itself.")] = None,
+    working_dir: Annotated[Path, of_sent(help=WORKING_DIR)] = Path(),
+    excludes: Annotated[list[str], of_sent("--exclude", help="A pattern of what is not sent; repeatable.")] = [],  # noqa: B006
+    needs: Annotated[list[str], of_sent(metavar="PATH", help=NEEDS)] = [],  # noqa: B006
+    there: Annotated[list[str], of_sent(metavar="PATH", help=THERE)] = [],  # noqa: B006
+    env: Annotated[list[str], of_sent(metavar="NAME=VALUE", help="A variable that anybody may see; repeatable.")] = [],  # noqa: B006
+    secrets: Annotated[list[str], of_sent("--secret", metavar="NAME", help=SECRETS)] = [],  # noqa: B006
+    requirements: Annotated[Path | None, of_sent(help="Pinned packages that the cluster installs first.")] = None,
+    image: Annotated[str | None, of_cloud(help="An image; else one is described.")] = None,
+    compute: Annotated[str | None, of_cloud(help="A compute configuration's name.")] = None,
+    timeout: Annotated[int | None, of_cloud(min=1, help="Seconds, then it ends.")] = None,
+    to: Annotated[Path, of_cloud(help=TO)] = Path("runs/anyscale"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN)] = False,
+    no_preflight: Annotated[bool, typer.Option("--no-preflight", help=UNSEEN)] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")] = False,
-    trust_code: take.TrustCode = False,  # noqa: ARG001
+    trust_code: take.TrustCode = False,
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe as a job: in a process of its own, on a Ray cluster, or on Anyscale.
@@ -76,41 +85,23 @@ def submit(
     3 where it failed, 4 where it never started, 5 where it ran and left no result, 6 where it was stopped, 7 where
     nobody can tell, and 130 where you stopped watching.
     """
-    from plumbline.engines.jobs.anyscale import plan
+    asked = {name: value for name, value in locals().items() if name not in OF_COMMAND}
     from plumbline.engines.jobs.follow import send
     from plumbline.engines.jobs.job import specify
-    from plumbline.engines.jobs.package import Examined, examine, refuse
+    from plumbline.engines.jobs.package import Examined, examine, plan, refuse
     from plumbline.storage import clear_os_errors, write_text
 
-    spec, recipe = specify(
-        source,
-        on=on,
-        out=out,
-        overrides=overrides or (),
-        resume=resume,
-        working_dir=working_dir,
-        excludes=exclude,
-        needs=needs,
-        there=there,
-        address=address,
-        env=env,
-        secrets=secret,
-        requirements=requirements,
-        cpus=cpus,
-        gpus=gpus,
-        image=image,
-        compute=compute,
-        timeout=timeout,
-    )
+    spec, recipe = specify(source, **asked)
+    looks, done = LOOKS[spec.on]
     if not no_preflight:
-        _say("looking at what would be sent")
+        _say(looks)
     examined = Examined() if no_preflight else examine(spec, recipe)
     folder = to.absolute() / spec.id
     files, command = plan(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
     if dry_run:
         _show_plan(spec, examined, files, command, as_json)
         raise typer.Exit(1 if examined.fatal else 0)
-    refuse(examined)
+    refuse(examined, done)
     for line in (*examined.looked_at, *examined.lines()):
         _say(line)
     if spec.on == "anyscale":
@@ -119,19 +110,14 @@ def submit(
         for name, text in files.items():
             write_text(folder / name, text)
         written = [str(folder / name) for name in files]
-        if as_json:
-            print_json({"job": spec.id, "files": written, "command": command})
-        else:
-            print(*written, f"send it with: {command}", sep="\n")
+        plain = {"job": spec.id, "files": written, "command": command}
+        print_json(plain) if as_json else print(*written, f"send it with: {command}", sep="\n")
         return
     job = send(spec, _say)
     _say(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")
     if not detach:
         _follow(job, as_json)
-    elif as_json:
-        print_json(_plain(job))
-    else:
-        print(spec.id)
+    print_json(_plain(job)) if as_json else print(spec.id)
 
 
 def _show_plan(spec: "JobSpec", examined: "Examined", files: dict[str, str], command: str, as_json: bool) -> None:
@@ -176,7 +162,7 @@ def _show(text: str) -> None:
     sys.stderr.flush()
 
 
-def _follow(job: "Job", as_json: bool) -> None:
+def _follow(job: "Job", as_json: bool) -> NoReturn:
     """Follow a job to its end; print its report, and end with its exit status."""
     from plumbline.engines.jobs.follow import CODES, follow, reachable
 
@@ -248,13 +234,4 @@ def stop_job(name: JobName, as_json: take.Json = False) -> None:
 
     job = find(name)
     outcome = stop(job)
-    if as_json:
-        print_json(_plain(job, outcome))
-    else:
-        print(f"{job.spec.id}: {outcome.ended} ({outcome.why})")
-
-
-def add(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.add_typer(submit_app)
-    app.add_typer(jobs_app, name="jobs")
+    print_json(_plain(job, outcome)) if as_json else print(f"{job.spec.id}: {outcome.ended} ({outcome.why})")

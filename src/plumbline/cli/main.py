@@ -9,21 +9,15 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from plumbline import __version__
+from plumbline.cli import history, jobs, serve
 from plumbline.cli import options as take
-from plumbline.cli.audit import audit_app
-from plumbline.cli.data import data_app
-from plumbline.cli.decide import add as add_decide_commands
 from plumbline.cli.exits import clear_exits
-from plumbline.cli.export import export_app
-from plumbline.cli.history import history_app
-from plumbline.cli.jobs import add as add_job_commands
-from plumbline.cli.output import print_json, print_tables, progress, say
-from plumbline.cli.serve import add as add_serve_command
+from plumbline.cli.output import print_json, print_tables, print_text, progress, say
 from plumbline.config import imports
 from plumbline.errors import RecipeError, visible
 from plumbline.runs import claims
@@ -38,10 +32,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.add_typer(data_app, name="data")
-app.add_typer(history_app)
-app.add_typer(audit_app)
-app.add_typer(export_app)
 
 
 def main() -> None:
@@ -52,6 +42,35 @@ def main() -> None:
         del os.environ["TERMINAL_WIDTH"]
     with clear_exits():
         app()
+
+
+# Sentences of the help that do not fit into a line with their option.
+RUN_PLACE = "The run directory, or an address such as s3://BUCKET/FOLDER; by default runs/NAME, after the recipe."
+DRY_RUN = (
+    "Train nothing and write nothing: print what would be done, what is missing, the prompts, and what is wrong (then "
+    "the exit status is 1)."
+)
+VARY = "Values to try; several: all combinations."
+SEEDS = "Run each with these seeds: means and intervals over them, and a report."
+SWEEP_FOLDER = "Where the runs go; by default runs/NAME-sweep, after the recipe."
+AT_ONCE = "Runs side by side, as Ray tasks here or on a cluster."
+RAY_ADDRESS = "Of a Ray cluster, or auto; by default RAY_ADDRESS, else here."
+MODEL = "A model directory, GGUF file, address or hub name; `oracle`; or a control."
+ENGINE = (
+    "vllm draws through a server that is started for it (PLUMBLINE_VLLM_PYTHON names its interpreter); an address asks "
+    "an OpenAI-compatible endpoint for MODEL."
+)
+MAX_TOKENS = "Longest answer; by default as in the model's own run, else 256."
+STEPS = "Denoising steps; by default as in the model's own run."
+TABLES = "Folder for the tables as Markdown, CSV and LaTeX."
+REPLAYS = "Episodes to replay in --report: failed ones, and a right one."
+OVERLAP = "Evaluate even on prompts that the model was trained on."
+SHORT = "Short for --set task.options"
+REWARDS = "An installed task, module:opener, a recipe; with --rows, reward functions module:function[,...]."
+CHECKED = "A recipe's file or name; a run's folder; or another trainer's records."
+EXPORTED = "A run's folder (its last model), a model directory, GGUF file or name."
+EXPORT_FOLDER = "A new or empty folder, or one that an export was put into."
+EVALUATE = "Measure the change in reward on N held-out examples of the model's task."
 
 
 def _version(value: bool) -> None:
@@ -99,10 +118,8 @@ def recipe(
             print(f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr)
     else:
         rows = differing(*load_two(given, overrides))
-        if as_json:
-            print_json({"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]})
-        else:
-            print("".join(difference_lines(rows)), end="")
+        plain = {"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]}
+        print_json(plain) if as_json else print_text("".join(difference_lines(rows)))
         if not rows:
             print("no difference", file=sys.stderr)
 
@@ -116,8 +133,8 @@ def run(
     source: take.Recipe,
     overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    out: take.RunPlace = None,
-    dry_run: take.DryRun = False,
+    out: Annotated[str | None, typer.Option(metavar="PATH", help=RUN_PLACE)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN)] = False,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
@@ -189,13 +206,13 @@ def convert(
 )
 def sweep(
     source: take.Recipe,
-    vary: take.Vary = None,
-    seeds: take.Seeds = None,
+    vary: Annotated[list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help=VARY)] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="S1,S2,...", help=SEEDS)] = None,
     overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")] = False,
-    out: take.SweepFolder = None,
-    at_once: take.AtOnce = 1,
-    address: take.RayAddress = None,
+    out: Annotated[str | None, typer.Option(help=SWEEP_FOLDER)] = None,
+    at_once: Annotated[int, typer.Option(metavar="N", min=1, help=AT_ONCE)] = 1,
+    address: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=RAY_ADDRESS)] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
@@ -230,33 +247,35 @@ def sweep(
     "`plumbline eval ./my-model --n 20 --temperature 1.0`",
 )
 def evaluate(
-    model: take.Model,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
     task: take.TaskName = "",
-    split: take.Split = "val",
+    split: Annotated[str, take.of_task(help="train, val, test, or another one of the task.")] = "val",
     data: take.Data = None,
     overrides: take.TaskOptions = None,
-    executor: take.Executor = None,
-    suite: take.Suite = None,
-    path: take.Checkout = None,
-    limit: take.Limit = None,
-    allow_overlap: take.AllowOverlap = False,
-    greedy: take.Greedy = False,
-    temperature: take.Temperature = None,
-    max_tokens: take.MaxTokens = None,
-    steps: take.Steps = None,
-    seed: take.Seed = 0,
+    executor: Annotated[str | None, take.of_task(help=f"{SHORT}.executor=...")] = None,
+    suite: Annotated[str | None, take.of_task(help=f"{SHORT}.suite=...")] = None,
+    path: Annotated[Path | None, take.of_task(help=f"{SHORT}.path=...")] = None,
+    limit: Annotated[int | None, take.of_task("--limit", "--n", min=1, help="Only the first so many examples.")] = None,
+    allow_overlap: Annotated[bool, take.of_task("--allow-overlap", help=OVERLAP)] = False,
+    greedy: Annotated[
+        bool, take.of_answers("--greedy", help="The most probable answer, which is the default.")
+    ] = False,
+    temperature: Annotated[float | None, take.of_answers(min=0, help="0 is greedy, the default.")] = None,
+    max_tokens: Annotated[int | None, take.of_answers(min=1, help=MAX_TOKENS)] = None,
+    steps: Annotated[int | None, take.of_answers(min=1, help=STEPS)] = None,
+    seed: Annotated[int, take.of_answers(help="Of sampled answers.")] = 0,
     family: take.Family = None,
     device: take.Device = "auto",
     dtype: take.Dtype = None,
     rows_at_once: take.RowsAtOnce = None,
     chat_template: take.ChatTemplate = None,
-    engine: take.Engine = None,
+    engine: Annotated[str | None, take.of_model(metavar="vllm|URL", help=ENGINE)] = None,
     out: take.EvaluationFile = None,
     table: take.TableFormat = None,
-    tables: take.TablesFolder = None,
+    tables: Annotated[Path | None, take.of_output(help=TABLES)] = None,
     report: take.Page = None,
-    replays: take.Replays = 0,
-    trust_code: take.TrustCode = False,  # noqa: ARG001
+    replays: Annotated[int, take.of_output(min=0, max=4, help=REPLAYS)] = 0,
+    trust_code: take.TrustCode = False,
     as_json: take.OutputJson = False,
 ) -> None:
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
@@ -266,6 +285,7 @@ def evaluate(
     from plumbline.reports.evaluation_output import Outputs, write_outputs
     from plumbline.runs.remote import local_model
 
+    model_options = take.picked(ModelOptions, locals())
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
     imports.typed(f"{key}={value}" for key, value in short.items())
     named = task_section(task, overrides or ())
@@ -277,20 +297,7 @@ def evaluate(
         data=data,
         limit=limit,
         replays=replays,
-        model_options=ModelOptions(
-            temperature=temperature,
-            greedy=greedy,
-            max_tokens=max_tokens,
-            steps=steps,
-            family=family,
-            seed=seed,
-            device=device,
-            dtype=dtype,
-            rows_at_once=rows_at_once,
-            chat_template=chat_template,
-            allow_overlap=allow_overlap,
-            engine=engine,
-        ),
+        model_options=model_options,
     )
     outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
     specs = each_task(spec)
@@ -305,7 +312,7 @@ def evaluate(
 def score(
     completions: Annotated[Path, typer.Option(help='JSON lines of {"id", "completion"}.')],
     task: take.TaskName,
-    split: take.AnySplit = None,
+    split: Annotated[str | None, take.of_task(help="Where the ids are from; by default any split.")] = None,
     data: take.Data = None,
     overrides: take.TaskOptions = None,
     out: take.EvaluationFile = None,
@@ -333,10 +340,7 @@ def score(
         write_evaluation(out, scored.evaluation)
     for warning in scored.summary["warnings"]:
         print(f"note: {visible(warning)}", file=sys.stderr)
-    if as_json:
-        print_json(scored.summary)
-    else:
-        print_tables(detail_tables(scored.summary))
+    print_json(scored.summary) if as_json else print_tables(detail_tables(scored.summary))
 
 
 @app.command(
@@ -345,7 +349,7 @@ def score(
     "`plumbline check metrics.csv --completions completions.jsonl --json`"
 )
 def check(
-    path: take.Checked,
+    path: Annotated[str, typer.Argument(metavar="RECIPE|RUN", help=CHECKED)],
     overrides: take.Overrides = None,
     completions: Annotated[
         Path | None, typer.Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder.")
@@ -383,10 +387,7 @@ def check(
     from plumbline.reports.findings import as_values, shown
 
     examined = [examine(history, CHECKS) for history in read_histories(path, completions)]
-    if as_json:
-        print_json(as_values(examined))
-    else:
-        print_tables(*shown(examined))
+    print_json(as_values(examined)) if as_json else print_tables(*shown(examined))
     if any(one.fatal for one in examined):
         raise typer.Exit(1)
 
@@ -421,6 +422,107 @@ def report(
     print(write_report(Run.read(folder)))
 
 
-add_decide_commands(app)
-add_job_commands(app)
-add_serve_command(app)
+@app.command(
+    epilog="Examples: `plumbline audit NAME` · `plumbline audit my_task:open_it --split train --limit 200` · "
+    "`plumbline audit tickets.yaml --trust-code` · `plumbline audit my_rewards:accuracy --rows rows.jsonl "
+    "--set task.options.gold=answer`"
+)
+def audit(
+    task: Annotated[str, typer.Argument(metavar="TASK", help=REWARDS)],
+    rows: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON lines, for a reward function (see the task jsonl).")
+    ] = None,
+    overrides: take.TaskOptions = None,
+    data: take.Data = None,
+    split: Annotated[str | None, typer.Option(help="Only this split; by default all of them.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Of each split only the first so many examples.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the examples that are damaged, and of the search for cheats.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write all figures and findings as a JSON file.")] = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+    as_json: take.Json = False,
+) -> None:
+    """Audit a reward without a model: gold answers, controls, parts, hostile texts, other ways to write, cheats.
+
+    The exit status is 1 where a fatal finding stands.
+    """
+    from plumbline.checks.audit.audit import audit as audit_task
+    from plumbline.checks.audit.audit import audit_tables, is_audit, targets
+    from plumbline.config.overrides import task_options
+    from plumbline.storage import write_json
+
+    if out is not None:
+        claims.check_file(out, "audit", is_audit)
+    splits, found = () if split is None else (split,), {}
+    with progress() as view:
+        for name, target in targets(task, task_options(overrides or ()), rows, data).items():
+            found[name] = audit_task(target(view.working), splits, limit=limit, seed=seed, progress=view.working)
+    plain = {"audits": {name or audited.task: audited.plain() for name, audited in found.items()}}
+    if out is not None:
+        write_json(out, plain)
+    tables = (audit_tables(name, audited) for name, audited in found.items())
+    print_json(plain) if as_json else print_tables(*tables, wrap=False)
+    raise typer.Exit(1 if any(audited.fatal for audited in found.values()) else 0)
+
+
+@app.command(
+    epilog="Examples: `plumbline export runs/mine --out shared/mine --dtype bfloat16 --evaluate 100` · "
+    "`plumbline export runs/mine --out shared/mine-gguf --kind gguf --gguf q8_0` · "
+    "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter`"
+)
+def export(
+    model: Annotated[str, typer.Argument(metavar="RUN|MODEL", help=EXPORTED)],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help=EXPORT_FOLDER)],
+    kind: Annotated[str, typer.Option(metavar="merged|adapter|gguf", help="What is written.")] = "merged",
+    dtype: Annotated[
+        str | None,
+        typer.Option(metavar="float32|bfloat16|float16", help="Of merged weights; by default float32, which is exact."),
+    ] = None,
+    gguf: Annotated[
+        str | None, typer.Option(metavar="f32|f16|bf16|q8_0", help="How a GGUF file keeps matrices; by default f16.")
+    ] = None,
+    evaluate: Annotated[int | None, typer.Option(min=1, metavar="N", help=EVALUATE)] = None,
+    base: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The base's public name, where its directory does not say it.")
+    ] = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+    as_json: take.Json = False,
+) -> None:
+    """Write a trained model for others, with a model card and a licence note; nothing that we did not make is touched.
+
+    merged is an ordinary transformers directory (the families other than autoregressive keep their own format), adapter
+    what LoRA trained, without its base, and gguf one file for llama.cpp. What is written is read back and compared.
+    """
+    from plumbline.policies.export.export import Export
+    from plumbline.policies.export.export import export as write
+
+    what = Export(model=model, out=out, kind=kind, dtype=dtype, gguf=gguf, evaluate=evaluate, base=base)
+    with progress() as view:
+        done = write(what, view)
+    print_json(done.plain()) if as_json else print_text(done.text())
+
+
+class _Declared(take.Group):
+    """The commands that installed packages declare (entry points of the group `plumbline.data`, each a typer app)."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's interface
+        """Their names; nothing is imported for them."""
+        return sorted(imports.plugins("plumbline.data"))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them, imported."""
+        declared = imports.plugins("plumbline.data").get(cmd_name)
+        if declared is not None and cmd_name not in self.commands:
+            self.commands[cmd_name] = typer.main.get_command(imports.loaded(declared, "command"))
+        return super().get_command(ctx, cmd_name)
+
+
+app.add_typer(
+    typer.Typer(cls=_Declared, no_args_is_help=True, callback=lambda: None),
+    name="data",
+    help="Build a task's records.",
+    epilog="Example: `plumbline data TASK --help`",
+)
+app.add_typer(history.history_app)
+app.add_typer(jobs.submit_app)
+app.add_typer(jobs.jobs_app, name="jobs")
+app.add_typer(serve.serve_app)

@@ -31,10 +31,7 @@ def print_text(text: str) -> None:
 
 def say(value: object, text: str, as_json: bool) -> None:
     """Print a result as text or as JSON."""
-    if as_json:
-        print_json(value)
-    else:
-        print_tables(text, wrap=False)
+    print_json(value) if as_json else print_tables(text, wrap=False)
 
 
 @contextmanager

@@ -11,57 +11,18 @@ from plumbline.cli import options as take
 from plumbline.cli.output import progress
 from plumbline.config.imports import check_installed, extras, loaded, plugins
 
-WHERE, BOUNDS = "Where it listens", "What clients may ask"
 serve_app = typer.Typer(cls=take.Group)
-Models = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="[NAME=]RUN|MODEL...",
-        help="A run (its last model), a model directory, GGUF file, address or hub name; NAME is what clients ask for.",
-    ),
-]
-Host = Annotated[str, typer.Option(rich_help_panel=WHERE, help="Any other than this machine's own needs --token-env.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, rich_help_panel=WHERE, help="0 takes a free one.")]
-TokenEnv = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", rich_help_panel=WHERE, help="The environment variable with the token that is asked."),
-]
-MostTokens = Annotated[int, typer.Option("--max-tokens", min=1, rich_help_panel=BOUNDS, help="Of an answer.")]
-MostRequests = Annotated[int, typer.Option("--max-requests", min=1, rich_help_panel=BOUNDS, help="In flight.")]
-MostAnswers = Annotated[int, typer.Option("--max-n", min=1, rich_help_panel=BOUNDS, help="Answers to one request.")]
-MostBytes = Annotated[int, typer.Option("--max-bytes", min=1, rich_help_panel=BOUNDS, help="Of a request's body.")]
-Timeout = Annotated[float, typer.Option(min=0.1, rich_help_panel=BOUNDS, help="Seconds for a request's answers.")]
-Grace = Annotated[float, typer.Option(min=1, rich_help_panel=WHERE, help="Seconds for running requests at the end.")]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        metavar="vllm",
-        rich_help_panel=take.MODEL,
-        help="Let a vLLM server that is started for it draw (autoregressive models).",
-    ),
-]
-Log = Annotated[
-    Path | None, typer.Option(metavar="FILE", rich_help_panel=take.OUTPUT, help="Add a JSON line for each request.")
-]
-Routes = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.yaml",
-        rich_help_panel=take.MODEL,
-        help="Serve a further model, `router`: a table says which model does which job (`plumbline route` writes one).",
-    ),
-]
-RouteLog = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", rich_help_panel=take.OUTPUT, help="With --routes: add a JSON line for each decision."),
-]
-LogContents = Annotated[
-    bool, typer.Option("--log-contents", rich_help_panel=take.OUTPUT, help="With --log: messages and answers, too.")
-]
-Agent = Annotated[
-    bool,
-    typer.Option("--agent", rich_help_panel=take.MODEL, help="Also answer browser agents: each model as NAME-agent."),
-]
+of_place, of_bounds = (
+    partial(typer.Option, rich_help_panel=heading) for heading in ("Where it listens", "What clients may ask")
+)
+MODELS = "A run (its last model), a model directory, GGUF file, address or hub name; NAME is what clients ask for."
+HOST = "Any other than this machine's own needs --token-env."
+TOKEN = "The environment variable with the token that is asked."  # noqa: S105 - a help text
+ENGINE = "Let a vLLM server that is started for it draw (autoregressive models)."
+AGENT = "Also answer browser agents: each model as NAME-agent."
+CONTENTS = "With --log: messages and answers, too."
+ROUTES = "Serve a further model, `router`: a table says which model does which job (`plumbline route` writes one)."
+ROUTE_LOG = "With --routes: add a JSON line for each decision."
 
 
 @serve_app.command(
@@ -70,28 +31,28 @@ Agent = Annotated[
     "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`"
 )
 def serve(
-    models: Models,
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
-    token_env: TokenEnv = None,
-    grace: Grace = 30.0,
-    max_tokens: MostTokens = 4096,
-    max_requests: MostRequests = 64,
-    max_n: MostAnswers = 16,
-    max_bytes: MostBytes = 1 << 20,
-    timeout: Timeout = 120.0,
-    engine: Engine = None,
-    agent: Agent = False,
+    models: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN|MODEL...", help=MODELS)],
+    host: Annotated[str, of_place(help=HOST)] = "127.0.0.1",
+    port: Annotated[int, of_place(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    token_env: Annotated[str | None, of_place(metavar="NAME", help=TOKEN)] = None,
+    grace: Annotated[float, of_place(min=1, help="Seconds for running requests at the end.")] = 30.0,
+    max_tokens: Annotated[int, of_bounds(min=1, help="Of an answer.")] = 4096,
+    max_requests: Annotated[int, of_bounds(min=1, help="In flight.")] = 64,
+    max_n: Annotated[int, of_bounds(min=1, help="Answers to one request.")] = 16,
+    max_bytes: Annotated[int, of_bounds(min=1, help="Of a request's body.")] = 1 << 20,
+    timeout: Annotated[float, of_bounds(min=0.1, help="Seconds for a request's answers.")] = 120.0,
+    engine: Annotated[str | None, take.of_model(metavar="vllm", help=ENGINE)] = None,
+    agent: Annotated[bool, take.of_model("--agent", help=AGENT)] = False,
     family: take.Family = None,
     device: take.Device = "auto",
     dtype: take.Dtype = None,
     rows_at_once: take.RowsAtOnce = None,
     chat_template: take.ChatTemplate = None,
-    log: Log = None,
-    log_contents: LogContents = False,
-    routes: Routes = None,
-    route_log: RouteLog = None,
-    trust_code: take.TrustCode = False,  # noqa: ARG001
+    log: Annotated[Path | None, take.of_output(metavar="FILE", help="Add a JSON line for each request.")] = None,
+    log_contents: Annotated[bool, take.of_output("--log-contents", help=CONTENTS)] = False,
+    routes: Annotated[Path | None, take.of_model(metavar="FILE.yaml", help=ROUTES)] = None,
+    route_log: Annotated[Path | None, take.of_output(metavar="FILE", help=ROUTE_LOG)] = None,
+    trust_code: take.TrustCode = False,
 ) -> None:
     """Answer OpenAI-compatible requests with one or several models of any family, until it is told to end.
 
@@ -104,27 +65,20 @@ def serve(
     from plumbline.checks.diagnosis.routes import read_routes
     from plumbline.errors import RecipeError
     from plumbline.evaluation.models import ModelOptions
+    from plumbline.serve.backend import Backend
     from plumbline.serve.limits import PUBLIC, Limits
     from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.page import routes as page
     from plumbline.serve.router import open_router
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
-    from plumbline.serve.served import Served
 
+    options = take.picked(ModelOptions, locals())
     if engine not in {None, "vllm"}:
         raise RecipeError(f"there is no engine {engine}", "give vllm, or leave out --engine")
     limits = Limits(body=max_bytes, tokens=max_tokens, answers=max_n, requests=max_requests, seconds=timeout)
     serving = Serving(host=host, port=port, limits=limits, grace=grace, log=log, log_contents=log_contents)
     serving = replace(serving, token=token_of(token_env, serving))
-    options = ModelOptions(
-        family=family,
-        device=device,
-        dtype=dtype,
-        rows_at_once=rows_at_once,
-        chat_template=chat_template,
-        engine=engine,
-    )
     if route_log is not None and routes is None:
         raise RecipeError("--route-log is of a router, and there is none", "add --routes FILE.yaml")
     planner = plugins("plumbline.serve").get("agent")
@@ -132,7 +86,7 @@ def serve(
         raise RecipeError("no installed package answers browser agents", "install one, or leave out --agent")
     named, table = named_models(models), None if routes is None else read_routes(routes)
 
-    def opening() -> Sequence[Served]:
+    def opening() -> Sequence[Backend]:
         with progress() as view:
             opened = open_models(named, options, view)
         if planner is not None and agent:
@@ -142,8 +96,3 @@ def serve(
         return opened
 
     run_server(opening, serving, partial(typer.echo, err=True), page.routes(named), PUBLIC | page.PUBLIC)
-
-
-def add(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.add_typer(serve_app)

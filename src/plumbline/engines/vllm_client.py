@@ -8,7 +8,7 @@ import asyncio
 import json
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +32,24 @@ class Lost(EngineError):  # noqa: N818 - it says what happened
     """The server went away, hung or broke while it was asked."""
 
 
-def reach(address: str, socket: Path | None, limits: Any = None, *, loop: bool = False) -> dict[str, Any]:
-    """How an httpx client reaches a server past any proxy: by its address, or by its Unix socket.
+def open_http(address: str, socket: Path | None, timeout: Any, at_once: int | None = None, loop: bool = False) -> Any:
+    """An httpx client of a server, past any proxy: by its address, or by its Unix socket.
 
     Args:
         address: of the server; behind a socket it is only what the server is called.
         socket: the server's, where it listens on no port.
-        limits: an httpx.Limits.
+        timeout: in seconds, or as httpx.Timeout.
+        at_once: connections; None is httpx's own limit.
         loop: whether the client is an asynchronous one.
 
     Raises:
         EngineError: httpx is not installed.
     """
     httpx = needed("httpx", "an engine over HTTP", EngineError)
-    how = {"base_url": address.rstrip("/"), "trust_env": False}
-    limits = limits or httpx.Limits()
-    if socket is None:
-        return how | {"limits": limits}
-    kind = httpx.AsyncHTTPTransport if loop else httpx.HTTPTransport
-    return how | {"transport": kind(uds=str(socket), limits=limits)}
+    limits = httpx.Limits() if at_once is None else httpx.Limits(max_connections=at_once)
+    kind, transport = (httpx.AsyncClient, httpx.AsyncHTTPTransport) if loop else (httpx.Client, httpx.HTTPTransport)
+    how = {"limits": limits} if socket is None else {"transport": transport(uds=str(socket), limits=limits)}
+    return kind(base_url=address.rstrip("/"), trust_env=False, timeout=timeout, **how)
 
 
 def healthy(address: str, socket: Path | None = None) -> bool:
@@ -61,10 +60,35 @@ def healthy(address: str, socket: Path | None = None) -> bool:
     """
     httpx = needed("httpx", "an engine over HTTP", EngineError)
     try:
-        with httpx.Client(**reach(address, socket), timeout=10.0) as client:
+        with open_http(address, socket, 10.0) as client:
             return bool(client.get("/health").is_success)
     except httpx.TransportError:
         return False
+
+
+async def choices(client: Any, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    """What a server says of the answers to one request, piece by piece.
+
+    Raises:
+        Lost: the server broke, or ended before every answer had.
+        EngineError: it refuses.
+    """
+    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    missing, last = body["n"], ""
+    try:
+        async with client.stream("POST", "/v1/completions", json=body) as answer:
+            if answer.is_error:
+                await answer.aread()
+                _check(answer)
+            async for line in answer.aiter_lines():
+                last = line or last
+                for choice in json.loads(line[6:]).get("choices", ()) if line.startswith("data: {") else ():
+                    missing -= choice["finish_reason"] is not None
+                    yield choice
+    except httpx.TransportError as error:
+        last = type(error).__name__
+    if missing:
+        raise Lost(f"{str(client.base_url).rstrip('/')} broke off before its answers had ended ({last[:300]})")
 
 
 def check_address(address: str, key: str) -> None:
@@ -95,15 +119,14 @@ class Client:
     """Calls to one server, past any proxy; a thread of its own keeps many answers in flight. Close it."""
 
     def __init__(self, address: str, timeout: float, socket: Path | None = None) -> None:
-        """Take where the server is (see `reach`); what takes longer than `timeout` seconds without a byte is hung.
+        """Take where the server is (see `open_http`); what takes longer than `timeout` seconds without a byte is hung.
 
         Raises:
             EngineError: httpx is not installed.
         """
         self.address, self.timeout, self.socket = address.rstrip("/"), timeout, socket
         self._httpx = needed("httpx", "an engine over HTTP", EngineError)
-        limits = self._httpx.Timeout(timeout, connect=min(10.0, timeout))
-        self._http = self._httpx.Client(**reach(address, socket), timeout=limits)
+        self._http = open_http(address, socket, self._httpx.Timeout(timeout, connect=min(10.0, timeout)))
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True).start()
 
@@ -158,9 +181,8 @@ class Client:
         found: queue.SimpleQueue[tuple[list[Request], Answer] | None] = queue.SimpleQueue()
 
         async def ask_all() -> None:
-            limits = self._httpx.Limits(max_connections=max(1, in_flight // max(len(copies) for _, copies in parts)))
-            how = reach(self.address, self.socket, limits, loop=True)
-            async with self._httpx.AsyncClient(**how, timeout=None) as client:
+            at_once = max(1, in_flight // max(len(copies) for _, copies in parts))
+            async with open_http(self.address, self.socket, None, at_once, loop=True) as client:
                 asked = [self._ask(client, *part, said, found) for part in parts]
                 for fault in await asyncio.gather(*asked, return_exceptions=True):  # one leaves the others to end
                     if fault is not None:
@@ -183,33 +205,18 @@ class Client:
         """One request for the copies that are left of a prompt; every one that ends goes to `found`.
 
         Raises:
-            Lost: it ended before all copies had.
+            Lost, EngineError: see `choices`.
         """
-        copies, law, missing = list(left), left[0].sampling, len(left)
-        body = {**completion(prompt, law), **said, "n": missing}
+        copies, law = list(left), left[0].sampling
         begun: list[tuple[list[int], list[float]]] = [([], []) for _ in copies]
-        last = ""
-        try:
-            async with client.stream("POST", "/v1/completions", json=body) as answer:
-                if answer.is_error:
-                    await answer.aread()
-                    _check(answer)
-                async for line in answer.aiter_lines():
-                    last = line or last
-                    pieces = json.loads(line[6:]).get("choices", ()) if line.startswith("data: {") else ()
-                    for piece in pieces:
-                        tokens, logprobs = begun[piece["index"]]
-                        if new := piece["token_ids"]:
-                            tokens += new
-                            logprobs += [0.0] * len(new) if law.greedy else piece["logprobs"]["token_logprobs"]
-                        if piece["finish_reason"] is not None:
-                            missing -= 1
-                            stopped = piece["finish_reason"] == "stop"
-                            found.put((left, (copies[piece["index"]], prompt, tokens, logprobs, stopped)))
-        except self._httpx.TransportError as error:
-            last = type(error).__name__
-        if missing:
-            raise Lost(f"{self.address} broke off before its answers had ended ({last[:300]})")
+        async for piece in choices(client, {**completion(prompt, law), **said, "n": len(copies)}):
+            tokens, logprobs = begun[piece["index"]]
+            if new := piece["token_ids"]:
+                tokens += new
+                logprobs += [0.0] * len(new) if law.greedy else piece["logprobs"]["token_logprobs"]
+            if piece["finish_reason"] is not None:
+                stopped = piece["finish_reason"] == "stop"
+                found.put((left, (copies[piece["index"]], prompt, tokens, logprobs, stopped)))
 
 
 def completion(prompt: list[int], law: Sampling) -> dict[str, Any]:

@@ -6,16 +6,18 @@ import json
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, cast
 
+from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline.serve.chat_body import ChatBody
 from plumbline.serve.limits import Refusal
-from plumbline.serve.served import Asked, Piece, Served
 
 Numbered = tuple[int, Piece]
 """Which of the answers, and its next piece."""
+Row = tuple[Any, ...]
+"""The character at which a token's text begins, the token, its log-probability and its text; None what is not known."""
 
 
 async def until_stop(pieces: AsyncIterator[Piece], stops: Sequence[str]) -> AsyncGenerator[Piece, None]:
@@ -25,50 +27,38 @@ async def until_stop(pieces: AsyncIterator[Piece], stops: Sequence[str]) -> Asyn
     in it. Those that begin in the stop or behind it are left out, too, and stand among the facts (`after_stop`).
     """
     async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], pieces)) as coming:
-        held, waiting = "", list[_Token]()
+        held, waiting = "", list[Row]()
         async for piece in coming:
-            waiting += _tokens(piece, len(held))
+            waiting += _rows(piece, len(held))
             text = held + piece.text
             cut = min((at for stop in stops if (at := text.find(stop)) >= 0), default=None)
             if cut is not None:
-                shown, rest = ([each for each in waiting if (each.begins < cut) == kept] for kept in (True, False))
-                beyond = {"tokens": [each.token for each in rest], "logprobs": [each.logprob for each in rest]}
+                shown, rest = ([row for row in waiting if (row[0] < cut) == kept] for kept in (True, False))
+                beyond = {"tokens": [row[1] for row in rest], "logprobs": [row[2] for row in rest]}
                 facts = {**piece.facts, "stop": "text", **({"after_stop": beyond} if rest else {})}
                 yield replace(_of(piece, shown), text=text[:cut], finish="stop", facts=facts)
                 return
             keep = 0 if piece.finish is not None else _may_begin(text, stops)
             free = len(text) - keep
             held = text[free:]
-            shown = [each for each in waiting if each.begins < free or not keep]
-            waiting = [replace(each, begins=each.begins - free) for each in waiting[len(shown) :]]
+            shown = [row for row in waiting if row[0] < free or not keep]
+            waiting = [(begins - free, *rest) for begins, *rest in waiting[len(shown) :]]
             yield replace(_of(piece, shown), text=text[:free])
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    """A token on its way, and the character at which its text begins."""
-
-    begins: int
-    token: int
-    logprob: float | None
-    spelled: str | None
-
-
-def _tokens(piece: Piece, start: int) -> Iterator[_Token]:
+def _rows(piece: Piece, start: int) -> Iterator[Row]:
     """The tokens of a piece whose text begins at `start`; where their own texts are not known, all begin there."""
     known = piece.spelled and "".join(piece.spelled) == piece.text
     lengths = [len(text) for text in piece.spelled] if known else [0] * len(piece.tokens)
-    begins = accumulate(lengths, initial=start)
-    columns = [each or [None] * len(piece.tokens) for each in (piece.logprobs, piece.spelled)]
-    for at, token, logprob, spelled in zip(begins, piece.tokens, *columns, strict=False):
-        yield _Token(at, token, logprob, spelled)
+    columns = [column or [None] * len(piece.tokens) for column in (piece.logprobs, piece.spelled)]
+    yield from zip(accumulate(lengths, initial=start), piece.tokens, *columns, strict=False)
 
 
-def _of(piece: Piece, tokens: Sequence[_Token]) -> Piece:
+def _of(piece: Piece, rows: Sequence[Row]) -> Piece:
     """A piece with these tokens in place of its own."""
-    logprobs = tuple(each.logprob for each in tokens if each.logprob is not None)
-    spelled = tuple(each.spelled for each in tokens if each.spelled is not None)
-    return replace(piece, tokens=tuple(each.token for each in tokens), logprobs=logprobs, spelled=spelled)
+    columns = [tuple(value for value in column if value is not None) for column in zip(*rows, strict=True)]
+    _, tokens, logprobs, spelled = columns or ((),) * 4
+    return replace(piece, tokens=tokens, logprobs=logprobs, spelled=spelled)
 
 
 def _may_begin(text: str, stops: Sequence[str]) -> int:
@@ -79,7 +69,7 @@ def _may_begin(text: str, stops: Sequence[str]) -> int:
     )
 
 
-async def together(served: Served, asked: Sequence[Asked], stops: Sequence[str]) -> AsyncGenerator[Numbered, None]:
+async def together(served: Backend, asked: Sequence[Asked], stops: Sequence[str]) -> AsyncGenerator[Numbered, None]:
     """The pieces of several answers as they come; closing it before its end stops the work on all of them."""
     coming: asyncio.Queue[Numbered | asyncio.Task[None]] = asyncio.Queue()
 
@@ -107,18 +97,14 @@ async def together(served: Served, asked: Sequence[Asked], stops: Sequence[str])
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@dataclass(slots=True)
 class Reply:
     """What there is of the answers to one request, and how it is written down."""
 
-    body: ChatBody
-    prompt_tokens: int
-    id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
-    created: int = field(default_factory=lambda: int(time.time()))
-    pieces: list[list[Piece]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.pieces = [[] for _ in range(self.body.n or 1)]
+    def __init__(self, body: ChatBody, prompt_tokens: int) -> None:
+        """Take the request, and how many tokens its chat has."""
+        self.body, self.prompt_tokens = body, prompt_tokens
+        self.id, self.created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
+        self.pieces: list[list[Piece]] = [[] for _ in range(body.n or 1)]
 
     def take(self, index: int, piece: Piece) -> None:
         """Take the next piece of an answer.
@@ -127,9 +113,8 @@ class Reply:
             Refusal: log-probabilities are asked for, and the model has none.
         """
         if self.body.logprobs and piece.tokens and not piece.logprobs:
-            raise Refusal(
-                400, "this model has no log-probabilities of single tokens: leave out logprobs", param="logprobs"
-            )
+            what = "this model has no log-probabilities of single tokens: leave out logprobs"
+            raise Refusal(400, what, param="logprobs")
         if piece.canvas is None:
             self.pieces[index].append(piece)
 
@@ -144,37 +129,26 @@ class Reply:
 
     def usage(self) -> dict[str, int]:
         """The request's tokens."""
-        drawn = self.completion_tokens
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": drawn,
-            "total_tokens": self.prompt_tokens + drawn,
-        }
+        read, drawn = self.prompt_tokens, self.completion_tokens
+        return {"prompt_tokens": read, "completion_tokens": drawn, "total_tokens": read + drawn}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.body.model}
 
     def whole(self) -> dict[str, Any]:
         """All answers, when they have ended."""
-        choices = []
-        for index, pieces in enumerate(self.pieces):
-            text = "".join(piece.text for piece in pieces)
-            choices.append(
-                {
-                    "index": index,
-                    "message": {"role": "assistant", "content": text, "refusal": None},
-                    "logprobs": self._logprobs(pieces),
-                    "finish_reason": pieces[-1].finish,
-                    "plumbline": dict(pieces[-1].facts),
-                }
-            )
-        first = self.pieces[0][-1].facts
-        return {
-            **self._head("chat.completion"),
-            "choices": choices,
-            "usage": self.usage(),
-            "plumbline": {**first, "ignored": self.body.ignored},
-        }
+        choices = [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": "".join(piece.text for piece in pieces), "refusal": None},
+                "logprobs": self._logprobs(pieces),
+                "finish_reason": pieces[-1].finish,
+                "plumbline": dict(pieces[-1].facts),
+            }
+            for index, pieces in enumerate(self.pieces)
+        ]
+        own = {**self.pieces[0][-1].facts, "ignored": self.body.ignored}
+        return {**self._head("chat.completion"), "choices": choices, "usage": self.usage(), "plumbline": own}
 
     def _logprobs(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
         if not self.body.logprobs:
@@ -205,11 +179,8 @@ class Reply:
         ends, shown = piece.finish is not None, piece.canvas is not None
         if not (piece.text or ends or shown or (self.body.logprobs and piece.tokens)):
             return None
-        choice: dict[str, Any] = {
-            "index": index,
-            "delta": {"content": piece.text} if piece.text else {},
-            "finish_reason": piece.finish,
-        }
+        delta = {"content": piece.text} if piece.text else {}
+        choice: dict[str, Any] = {"index": index, "delta": delta, "finish_reason": piece.finish}
         if self.body.logprobs:
             choice["logprobs"] = self._logprobs([piece])
         own: dict[str, Any] = {"canvas": piece.canvas} if shown else {}

@@ -1,26 +1,29 @@
-"""The routes of the server, over any `Served`: an ASGI application."""
+"""The routes of the server, over any `Backend`: an ASGI application."""
 
+import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from plumbline import __version__
-from plumbline.serve.book import Book, known
-from plumbline.serve.chat import Chat
-from plumbline.serve.chat_body import ChatBody
-from plumbline.serve.limits import Limits, Refusal
-from plumbline.serve.served import Served
+from plumbline.errors import PlumblineError
+from plumbline.serve.answering import Numbered, Reply, event, together
+from plumbline.serve.backend import Backend
+from plumbline.serve.book import GONE, Book, Entry, known
+from plumbline.serve.chat_body import ChatBody, askings, read_chat
+from plumbline.serve.limits import Limits, Refusal, read_body, refusal_of, shutting_down
 
 
-def application(models: Sequence[Served], *, book: Book | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def application(models: Sequence[Backend], *, book: Book | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """The server as an ASGI application; it closes the models when it ends. Its token is asked for by `limits.Gate`.
 
     Args:
@@ -39,67 +42,49 @@ def application(models: Sequence[Served], *, book: Book | None = None, routes: S
             await served.close()
         book.close()
 
-    async def listed(_: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_described(one) for one in by_name.values()]})
+    def described(served: Backend) -> dict[str, Any]:
+        own = {"family": served.family, "context": served.context}
+        return {"id": served.name, "object": "model", "created": 0, "owned_by": "plumbline", "plumbline": own}
 
-    async def described(request: Request) -> Response:
-        return JSONResponse(_described(known(by_name, request.path_params["model"])))
-
-    async def healthy(_: Request) -> Response:
+    def health() -> Response:
         status = "shutting down" if book.closing else "ok"
         return JSONResponse({"status": status, "version": __version__}, 503 if book.closing else 200)
 
-    async def counted(_: Request) -> Response:
-        return Response(book.page(), headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+    kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+    answers: dict[str, Callable[..., Response]] = {
+        "/v1/models": lambda: JSONResponse({"object": "list", "data": [*map(described, by_name.values())]}),
+        "/v1/models/{model:path}": lambda model: JSONResponse(described(known(by_name, model))),
+        "/healthz": health,
+        "/metrics": lambda: Response(book.page(), headers=kind),
+        "/openapi.json": lambda: JSONResponse(openapi(by_name, book.limits)),
+    }
 
-    async def explained(_: Request) -> Response:
-        return JSONResponse(openapi(by_name, book.limits))
+    async def answer(of: Callable[..., Response], request: Request) -> Response:
+        return of(**request.path_params)
 
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", Chat(by_name, book), methods=["POST"]),
-            Route("/v1/models", listed, methods=["GET"]),
-            Route("/v1/models/{model:path}", described, methods=["GET"]),
-            Route("/healthz", healthy, methods=["GET"]),
-            Route("/metrics", counted, methods=["GET"]),
-            Route("/openapi.json", explained, methods=["GET"]),
+            *(Route(path, partial(answer, of), methods=["GET"]) for path, of in answers.items()),
             *routes,
         ],
         lifespan=lifespan,
-        exception_handlers={Refusal: _refused, HTTPException: _not_routed, Exception: _broken},
+        exception_handlers=dict.fromkeys((Refusal, HTTPException, Exception), _refused),
     )
     app.router.redirect_slashes = False  # to an address that the request's own headers make up
     return app
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return JSONResponse(error.body(), error.status, error.headers)
+async def _refused(request: Request, error: Exception) -> Response:
+    """Answer what is refused, has no route, or broke; what broke stands in the server's log, and is not told."""
+    refusal = error if isinstance(error, Refusal) else Refusal(500, "the server failed; its log says how")
+    if isinstance(error, HTTPException):
+        said = {404: "there is no such path here", 405: f"this path does not take {request.method}"}
+        refusal = Refusal(error.status_code, said.get(error.status_code, error.detail), headers=error.headers)
+    return refusal.response()
 
 
-async def _not_routed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    said = {404: "there is no such path here", 405: f"this path does not take {request.method}"}
-    refusal = Refusal(error.status_code, said.get(error.status_code, error.detail), headers=error.headers)
-    return await _refused(request, refusal)
-
-
-async def _broken(request: Request, _: Exception) -> Response:
-    """What is no error of ours goes on to the server's own log; the client is not told what it was."""
-    return await _refused(request, Refusal(500, "the server failed; its log says how"))
-
-
-def _described(served: Served) -> dict[str, Any]:
-    return {
-        "id": served.name,
-        "object": "model",
-        "created": 0,
-        "owned_by": "plumbline",
-        "plumbline": {"family": served.family, "context": served.context},
-    }
-
-
-def openapi(models: Mapping[str, Served], limits: Limits) -> dict[str, Any]:
+def openapi(models: Mapping[str, Backend], limits: Limits) -> dict[str, Any]:
     """The server's own OpenAPI page: the file's paths and answers, the body as it is read, its models and limits."""
     page: dict[str, Any] = json.loads(files("plumbline.serve").joinpath("openapi.json").read_text("utf-8"))
     page["info"]["version"] = __version__
@@ -111,3 +96,137 @@ def openapi(models: Mapping[str, Served], limits: Limits) -> dict[str, Any]:
     for name in ("max_tokens", "max_completion_tokens"):
         body[name]["anyOf"][0]["maximum"] = limits.tokens
     return page
+
+
+# -- POST /v1/chat/completions -----------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+class Chat:
+    """The route, as an ASGI application; what it refuses is raised."""
+
+    def __init__(self, models: Mapping[str, Backend], book: Book) -> None:
+        """Take the models by name, and where requests are counted."""
+        self.models, self.book, self.limits = models, book, book.limits
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request.
+
+        Raises:
+            Refusal: it gets no answer, and nothing was sent yet.
+        """
+        with self.book.entry() as entry:
+            try:
+                await self._answer(Request(scope, receive), send, entry)
+            except Refusal as refusal:
+                entry.status = refusal.status
+                raise
+            except ClientDisconnect:
+                entry.status = GONE
+            except asyncio.CancelledError:
+                if not self.book.closing:
+                    raise
+                entry.status = 503
+                if not entry.begun:
+                    raise shutting_down() from None
+
+    async def _answer(self, request: Request, send: Any, entry: Entry) -> None:
+        body = read_chat(await read_body(request, self.limits))
+        served = known(self.models, body.model)
+        entry.model = served.name
+        asked = askings(body, self.limits)
+        with self.book.slot():
+            messages = asked[0].request.messages
+            with _clear():
+                reply = Reply(body, await asyncio.to_thread(served.prompt_length, messages))
+            entry.contents["messages"] = messages
+            entry.said |= {"n": len(asked), "stream": bool(body.stream)}
+            pieces = together(served, asked, body.stops)
+            try:
+                await _while_there(request, self._send(pieces, reply, send, entry))
+            finally:
+                await pieces.aclose()
+                entry.said |= {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+                entry.said["finish"] = [each[-1].finish if each else None for each in reply.pieces]
+                entry.contents["answers"] = ["".join(piece.text for piece in each) for each in reply.pieces]
+
+    async def _send(self, pieces: AsyncGenerator[Numbered, None], reply: Reply, send: Any, entry: Entry) -> None:
+        """Send the answers when all have ended, or in a stream as they come.
+
+        In a stream, what goes wrong before the first piece has a status, and later an event.
+        """
+        streams = bool(reply.body.stream)
+
+        async def say(data: bytes, *, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": data, "more_body": more})
+
+        try:
+            async with self._deadline():
+                async for index, piece in pieces:
+                    reply.take(index, piece)
+                    entry.piece()
+                    if streams and not entry.begun:
+                        entry.begun = True
+                        await send({"type": "http.response.start", "status": 200, "headers": EVENTS})
+                        await say(b"".join(map(event, reply.opening())))
+                    if streams and (said := reply.chunk(index, piece)) is not None:
+                        await say(event(said))
+        except Refusal as refusal:
+            if not entry.begun:
+                raise
+            entry.status = refusal.status
+            await say(event(refusal.body()), more=False)
+            return
+        entry.status = 200
+        if streams:
+            await say(b"".join(map(event, reply.closing())) + event("[DONE]"), more=False)
+        else:
+            await JSONResponse(reply.whole())({"type": "http"}, None, send)  # type: ignore[arg-type]
+
+    @contextlib.asynccontextmanager
+    async def _deadline(self) -> AsyncIterator[None]:
+        """Refuse what takes too long, what the server's end cuts off, and what the model refuses."""
+        try:
+            with _clear():
+                async with asyncio.timeout(self.limits.seconds):
+                    yield
+        except TimeoutError:
+            raise Refusal(504, f"the answer took more than {self.limits.seconds:g} seconds", code="timeout") from None
+        except asyncio.CancelledError:
+            if self.book.closing:
+                raise shutting_down() from None
+            raise
+
+
+@contextlib.contextmanager
+def _clear() -> Iterator[None]:
+    """Turn errors of a model into refusals."""
+    try:
+        yield
+    except PlumblineError as error:
+        raise refusal_of(error) from error
+
+
+async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do the work, and drop it when the client goes away.
+
+    Raises:
+        ClientDisconnect: it went.
+    """
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    doing, watching = asyncio.create_task(work), asyncio.create_task(gone())
+    try:
+        await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise ClientDisconnect
+        return doing.result()
+    finally:
+        for task in (doing, watching):
+            task.cancel()
+        await asyncio.gather(doing, watching, return_exceptions=True)

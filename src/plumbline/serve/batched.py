@@ -1,4 +1,4 @@
-"""Any policy as a `Served`: requests that wait are drawn together, and handed on as they end.
+"""Any policy as a `Backend`: requests that wait are drawn together, and handed on as they end.
 
 A policy draws in calls; what comes meanwhile waits for the next one. One thread draws, because a device does one thing
 at a time. What is drawn for a request depends on its key and on nothing beside it, so batching changes no answer.
@@ -20,9 +20,8 @@ from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeEr
 from plumbline.policies.memory import is_full
 from plumbline.policies.policy import LiveRequest, Sampler, Watched
 from plumbline.records import Key, Request, Sampling, Trajectory
+from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline.serve.constrained import Grammars, SchemaConstraint
-from plumbline.serve.lenient import LenientServed
-from plumbline.serve.served import Asked, Piece, law_of
 
 WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
@@ -49,23 +48,16 @@ class _Waiting:
             self.loop.call_soon_threadsafe(self.found.put_nowait, found)
 
 
-class BatchedServed(LenientServed):
+class BatchedBackend(Backend):
     """A sampler in this process; close it."""
 
     def __init__(
-        self,
-        name: str,
-        sampler: Sampler,
-        sampling: Sampling,
-        *,
-        at_once: int = 64,
-        grammars: Grammars | None = None,
+        self, name: str, sampler: Sampler, law: Sampling, *, at_once: int = 64, grammars: Grammars | None = None
     ) -> None:
-        """Take what draws, the law where a client says nothing of it, the most requests of one batch, and what
-        compiles JSON schemas, where answers can follow them.
-        """
-        super().__init__(name, sampler, sampling)
+        """Take also the most requests of one batch, and the `Grammars` that JSON can follow, where there are some."""
+        super().__init__(name, sampler, law)
         self.at_once, self.grammars = at_once, grammars
+        self._single = self.family == "autoregressive"  # whether an answer's terms are its tokens, one by one
         self._drawing: dict[Key, _Waiting] = {}
         self._asked: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._closed, self._left = False, 0
@@ -73,7 +65,7 @@ class BatchedServed(LenientServed):
         self._thread.start()
 
     def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`; JSON by a grammar where there are grammars."""
+        """See `Backend.answer`; JSON by a grammar where there are grammars."""
         if asked.schema is None or self.grammars is None:
             return super().answer(asked)
         return self._constrained(asked, asked.schema, self.grammars)
@@ -91,18 +83,16 @@ class BatchedServed(LenientServed):
                 yield replace(piece, facts={**piece.facts, "json": {"way": "constrained", "valid": valid}})
 
     async def write(self, asked: Asked, constraint: SchemaConstraint | None = None) -> AsyncGenerator[Piece, None]:
-        """See `LenientServed.write`: one piece when all is there, behind the canvas after each step where it is wanted.
+        """See `Backend.write`: one piece when all is there, behind the canvas after each step where it is wanted.
 
         Raises:
             RecipeError: the family has no log-probabilities of single tokens; or no token goes on as the constraint
                 wants it.
         """
         if asked.logprobs and not self._single:
-            raise RecipeError(
-                f"{self.name} is of family {self.family}, which has no log-probabilities of single tokens",
-                "leave out logprobs",
-            )
-        waiting = _Waiting(asked, self._law(asked), constraint)
+            what = f"{self.name} is of family {self.family}, which has no log-probabilities of single tokens"
+            raise RecipeError(what, "leave out logprobs")
+        waiting = _Waiting(asked, self.law(asked), constraint)
         await asyncio.to_thread(self._check, waiting.request)
         if self._closed:  # asked here, because what is put behind the end of the queue waits for ever
             raise self._ends()
@@ -129,35 +119,23 @@ class BatchedServed(LenientServed):
             facts={"model": self.name, "family": self.family},
         )
 
-    def _law(self, asked: Asked) -> Sampling:
-        """The law; a limit beyond the places of the model's canvas is no limit."""
-        law, canvas = law_of(self.sampling, asked), getattr(self.sampler, "canvas", None)
-        return law if canvas is None or law.max_tokens <= canvas else replace(law, max_tokens=canvas)
-
     def _check(self, request: Request) -> None:
         """Refuse a chat that does not fit before it stands in a batch, which would fail as a whole."""
         prompt, answer = self.sampler.prompt_length(request.messages), request.sampling.max_tokens
         if prompt + answer > self.context:
-            raise DataError(
-                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}",
-                "lower max_tokens, or shorten the messages",
-            )
-
-    @property
-    def _single(self) -> bool:
-        """Whether an answer's terms are its tokens, one by one."""
-        return self.family == "autoregressive"
+            said = f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}"
+            raise DataError(said, "lower max_tokens, or shorten the messages")
 
     @property
     def waiting(self) -> int:
-        """See `Served.waiting`."""
+        """See `Backend.waiting`."""
         return self._asked.qsize() + self._left
 
     def _ends(self) -> EngineError:
         return EngineError(f"{self.name} is being closed", "ask again later")
 
     async def close(self) -> None:
-        """See `Served.close`; a batch that is being drawn is waited for no longer than `CLOSING` seconds."""
+        """See `Backend.close`; a batch that is being drawn is waited for no longer than `CLOSING` seconds."""
         self._closed = True
         for one in list(self._drawing.values()):
             one.gone.set()
@@ -185,31 +163,25 @@ class BatchedServed(LenientServed):
 
     def _gather(self, *, wait: bool) -> list[_Waiting]:
         """What has been asked; where `wait`, at least one thing, and what comes within a moment of it."""
-        found: list[_Waiting | None] = []
-        if wait:
-            found.append(self._asked.get())
+        found = [self._asked.get()] if wait else []
         until = time.monotonic() + WAIT
-        while None not in found:
-            try:
-                found.append(
-                    self._asked.get(timeout=max(0.0, until - time.monotonic())) if wait else self._asked.get_nowait()
-                )
-            except Empty:
-                break
+        with suppress(Empty):
+            while None not in found:
+                found.append(self._asked.get(wait, max(0.0, until - time.monotonic())))
         return [one for one in found if one is not None]
 
     def _draw(self, batch: dict[Key, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
-        watched: object = self.sampler if any(one.watched for one in batch.values()) else None
+        sampler, watched = self.sampler, any(one.watched for one in batch.values())
 
         def watch(key: Key, canvas: NDArray[np.int64]) -> None:
             if key in batch and batch[key].watched and batch[key].found.qsize() < SHOWN:
                 batch[key].give(canvas.copy())
 
         try:
-            if isinstance(watched, Watched):
-                watched.watch = watch
-            for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
+            if watched and isinstance(sampler, Watched):
+                sampler.watch = watch
+            for request, trajectory in sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
                 if self._closed or all(one.gone.is_set() for one in batch.values()):
                     break
@@ -221,5 +193,5 @@ class BatchedServed(LenientServed):
             for one in batch.values():
                 one.give(error)
         finally:
-            if isinstance(watched, Watched):
-                watched.watch = None
+            if watched and isinstance(sampler, Watched):
+                sampler.watch = None

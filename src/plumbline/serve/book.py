@@ -5,7 +5,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,9 +15,9 @@ from typing import IO, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from plumbline.errors import StorageError
+from plumbline.serve.backend import Backend
 from plumbline.serve.limits import Limits, Refusal, shutting_down
-from plumbline.serve.router import Router
-from plumbline.serve.served import Served
 from plumbline.storage import clear_os_errors
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -50,11 +50,33 @@ class Entry:
             self.first = time.monotonic() - self.began
 
 
-class Book:
-    """Counts of one server, in a registry of its own, and its log.
+class Disk:
+    """Where a log is written. It may refuse a row: that fails no request, and the first of a series is told loudly."""
 
-    A disk that refuses a row fails no request: the row is counted as lost, and the first of a series is told loudly.
-    """
+    def __init__(self, what: str) -> None:
+        """Take what the log is called."""
+        self.what, self.failing = what, False
+
+    def takes(self, write: Callable[[], object]) -> bool:
+        """Write a row, and say whether the disk took it."""
+        try:
+            write()
+        except (OSError, StorageError) as error:
+            if not self.failing:
+                _told.error("%s loses rows: %s", self.what, error)
+            self.failing = True
+            return False
+        self.failing = False
+        return True
+
+
+def now() -> str:
+    """The time of a row."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Book:
+    """Counts of one server, in a registry of its own, and its log."""
 
     def __init__(self, limits: Limits, log: Path | None = None, *, contents: bool = False) -> None:
         """Begin to count.
@@ -64,7 +86,7 @@ class Book:
         """
         self.limits, self.contents, self.closing = limits, contents, False
         self._log: IO[str] | None = None
-        self._failing = False
+        self._disk = Disk("the log of requests")
         if log is not None:
             with clear_os_errors(log):
                 descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -84,11 +106,11 @@ class Book:
         self.lost = Counter("plumbline_log_rows_lost", "Rows that the log's disk refused", **own)
         self.busy = 0
 
-    def watch(self, models: Sequence[Served]) -> None:
+    def watch(self, models: Sequence[Backend]) -> None:
         """Show how many answers wait for each of these models, and what a router among them decided."""
         for served in models:
-            if isinstance(served, Router):
-                self.registry.register(served)
+            for collector in served.collectors:
+                self.registry.register(collector)
             if served.waiting is not None:
                 self.queue.labels(served.name).set_function(partial(getattr, served, "waiting"))
 
@@ -117,7 +139,7 @@ class Book:
         if self._log is None:
             return
         row = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": now(),
             "model": entry.model,
             "status": entry.status,
             "seconds": round(seconds, 4),
@@ -125,15 +147,8 @@ class Book:
             **entry.said,
             **(entry.contents if self.contents else {}),
         }
-        try:
-            self._log.write(json.dumps(row, ensure_ascii=False) + "\n")
-        except OSError as error:
+        if not self._disk.takes(partial(self._log.write, json.dumps(row, ensure_ascii=False) + "\n")):
             self.lost.inc()
-            if not self._failing:
-                _told.error("the log of requests loses rows: %s", error)
-            self._failing = True
-        else:
-            self._failing = False
 
     @contextmanager
     def slot(self) -> Iterator[None]:
@@ -162,7 +177,7 @@ class Book:
                 self._log.close()
 
 
-def known(models: Mapping[str, Served], name: str) -> Served:
+def known(models: Mapping[str, Backend], name: str) -> Backend:
     """The model of a name.
 
     Raises:

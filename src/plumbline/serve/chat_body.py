@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from plumbline.records import Message, Request, Sampling
+from plumbline.serve.backend import Asked
 from plumbline.serve.limits import Limits, Refusal
-from plumbline.serve.served import Asked
 
 Text = Annotated[str, Field(min_length=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=128)]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.config.imports import needed
 from plumbline.errors import EngineError, RecipeError
-from plumbline.serve.lenient import validator_of
+from plumbline.serve.backend import validator_of
 
 if TYPE_CHECKING:
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy

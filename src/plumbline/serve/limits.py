@@ -56,6 +56,10 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
         kind = KINDS.get(self.status, "invalid_request_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
+    def response(self) -> JSONResponse:
+        """The whole answer."""
+        return JSONResponse(self.body(), self.status, self.headers)
+
 
 def shutting_down() -> Refusal:
     """What is said when the server ends."""
@@ -158,9 +162,9 @@ class Gate:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Refuse, or pass on."""
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            await JSONResponse(refusal.body(), refusal.status, refusal.headers)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+            await refusal.response()(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
 
     def _refusal(self, scope: Any) -> Refusal | None:
         headers = dict(scope["headers"])
@@ -173,12 +177,8 @@ class Gate:
             return None
         if hmac.compare_digest(headers.get(b"authorization", b""), self.token):
             return None
-        return Refusal(
-            401,
-            "send the server's token as Authorization: Bearer TOKEN",
-            code="invalid_api_key",
-            headers={"www-authenticate": "Bearer"},
-        )
+        said, headers = "send the server's token as Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"}
+        return Refusal(401, said, code="invalid_api_key", headers=headers)
 
 
 def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:

@@ -14,9 +14,9 @@ from plumbline.policies.policy import Tells, slowness
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
-from plumbline.serve.batched import BatchedServed
+from plumbline.serve.backend import Backend
+from plumbline.serve.batched import BatchedBackend
 from plumbline.serve.constrained import Grammars
-from plumbline.serve.served import Served
 
 NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.DOTALL)
 
@@ -60,7 +60,7 @@ def _of_run(source: str) -> tuple[str, str] | None:
     return None
 
 
-def open_models(models: dict[str, str], options: ModelOptions, listener: Listener) -> list[Served]:
+def open_models(models: dict[str, str], options: ModelOptions, listener: Listener) -> list[Backend]:
     """Open models as their own runs decoded them, but for what the options say.
 
     Raises:
@@ -73,7 +73,7 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
         place = local_model(source)
         trained[name] = (place, *as_trained(place, options))
         check_model(trained[name][1], place)
-    opened: list[Served] = []
+    opened: list[Backend] = []
     advice = "serve fewer models, a smaller one, or use --device cpu"
     for done, (name, (place, section, sampling)) in enumerate(trained.items()):
         listener.working(f"opening {name}", done, len(models))
@@ -84,9 +84,9 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
             listener.event("slow", f"{name}: {message}")
         with clear_memory_errors(advice):
             if options.engine == "vllm":
-                from plumbline.serve.vllm_served import VllmServed
+                from plumbline.serve.vllm_backend import VllmBackend
 
-                opened.append(VllmServed(name, policy, sampling, listener))
+                opened.append(VllmBackend(name, policy, sampling, listener))
                 continue
             rows, grammars = int(getattr(policy, "rows_at_once", 64)), None
             if isinstance(policy, AutoregressivePolicy):
@@ -95,6 +95,6 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
                 else:
                     said = f"{name}: JSON is read from free text, because xgrammar (constrained) is missing"
                     listener.event("lenient", said)
-            opened.append(BatchedServed(name, policy, sampling, at_once=rows, grammars=grammars))
+            opened.append(BatchedBackend(name, policy, sampling, at_once=rows, grammars=grammars))
     listener.working("opening", len(models), len(models))
     return opened

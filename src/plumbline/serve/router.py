@@ -1,4 +1,4 @@
-"""A `Served` over several: which model answers is read from a table, and each decision is logged and counted.
+"""A `Backend` over several: which model answers is read from a table, and each decision is logged and counted.
 
 The job of a request is what the client says in its metadata (`job`), else what the text asks for, else the table's
 default. Where a model fails before its first piece, the route's next one is asked. A shadow gets a copy of some
@@ -8,14 +8,14 @@ requests when their answers have ended: it costs no client time, and its answers
 import asyncio
 import difflib
 import json
-import logging
 import math
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,10 +24,11 @@ from prometheus_client.registry import Collector
 
 from plumbline.checks.diagnosis.routes import Route, RoutingTable
 from plumbline.config.imports import loaded, plugins
-from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError, StorageError
+from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError
 from plumbline.records import Message
 from plumbline.runs import claims
-from plumbline.serve.served import Asked, Piece, Served
+from plumbline.serve.backend import Asked, Backend, Piece
+from plumbline.serve.book import Disk, now
 from plumbline.storage import JsonLines, clear_os_errors, one_line, open_regular
 from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.lenient_json import strict_json
@@ -45,17 +46,12 @@ COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """What Prometheus reads, with labels. Jobs and models are the table's, so nobody can make counters at will."""
 
-_told = logging.getLogger("plumbline.serve")
-
 
 # -- what was decided -------------------------------------------------------------------------------------------------
 
 
 class DecisionLog:
-    """An append-only file of JSON lines that is renamed to `.1`, `.2`, ... when it is full, and the counters.
-
-    A disk that refuses a row fails no request: the row is counted as lost, and the first of a series is told loudly.
-    """
+    """An append-only file of JSON lines that is renamed to `.1`, `.2`, ... when it is full, and the counters."""
 
     def __init__(self, path: Path | None = None, *, most_bytes: int = 50_000_000, kept: int = 4) -> None:
         """Open the log.
@@ -71,7 +67,7 @@ class DecisionLog:
         self.path, self.most_bytes, self.kept = path, most_bytes, kept
         self.counts: Counter[tuple[str, ...]] = Counter()
         """By name and a word for each label; see `COUNTERS`."""
-        self._failing = False
+        self._disk = Disk("the decision log")
         if path is None:
             return
         claims.check_file(path, "decision log", _is_log)
@@ -85,38 +81,29 @@ class DecisionLog:
         """Write a row (a decision, or a shadow) with the present time, or count it as lost."""
         if self.path is None:
             return
-        lines = JsonLines(self.path)
-        try:
-            if lines.size() >= self.most_bytes:
-                self._put_aside(self.path)
-            lines.append({"kind": kind, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **row})
-        except StorageError as error:
-            self.counts["log_rows", "lost"] += 1
-            if not self._failing:
-                _told.error("the decision log loses rows: %s", error)
-            self._failing = True
-        else:
-            self.counts["log_rows", "written"] += 1
-            self._failing = False
+        kept = self._disk.takes(partial(self._write, self.path, {"kind": kind, "time": now(), **row}))
+        self.counts["log_rows", "written" if kept else "lost"] += 1
+
+    def _write(self, path: Path, row: Mapping[str, Any]) -> None:
+        lines = JsonLines(path)
+        if lines.size() >= self.most_bytes:
+            self._put_aside(path)
+        lines.append(row)
 
     def _put_aside(self, path: Path) -> None:
         names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, self.kept + 1))]
         with clear_os_errors(path):
-            for number in range(self.kept, 0, -1):
-                if names[number - 1].exists():
-                    names[number - 1].replace(names[number])
+            for name, older in reversed([*pairwise(names)]):
+                if name.exists():
+                    name.replace(older)
             path.touch(mode=0o600)
 
 
 def _is_log(path: Path) -> bool:
     """Whether a file begins with a row of ours."""
-    with open_regular(path) as file:
-        line = file.readline(100_000)
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return False
-    return isinstance(row, dict) and "kind" in row and "time" in row
+    with open_regular(path) as file, suppress(ValueError, AttributeError):
+        return {"kind", "time"} <= json.loads(file.readline(100_000)).keys()
+    return False
 
 
 # -- router -----------------------------------------------------------------------------------------------------------
@@ -151,15 +138,15 @@ class Course:
         return "/".join(map(str, self.asked.request.key))[:200]
 
 
-class Router(Served, Collector):
-    """A `Served` that asks others, and their counters; see the module. It runs in one event loop."""
+class Router(Backend, Collector):
+    """A `Backend` that asks others, and their counters; see the module. It runs in one event loop."""
 
     name = family = "router"
 
     def __init__(
         self,
         table: RoutingTable,
-        models: Mapping[str, Served],
+        models: Mapping[str, Backend],
         log: DecisionLog | None = None,
         *,
         timeout: float = 30.0,
@@ -191,6 +178,7 @@ class Router(Served, Collector):
             raise RecipeError("the routing table has no route", "`plumbline route RUN ... --out FILE` writes one")
         self.table, self.models, self.log = table, models, log or DecisionLog()
         self.timeout, self.shadow_timeout = timeout, shadow_timeout
+        self.collectors = (self,)
         self.classifiers = [loaded(one, "classifier of requests") for one in plugins("plumbline.classifiers").values()]
         # A model that is too short for a request refuses it, and the next is asked.
         self.context = max(models[name].context for name in table.models)
@@ -205,8 +193,7 @@ class Router(Served, Collector):
             DataError: the template refuses the chat.
         """
         name = self._job_of(messages) or self.table.default or self.table.models[0]
-        model = self.table.routes[name].model if name in self.table.routes else name
-        return self.models[model].prompt_length(messages)
+        return self.models[self.table.routes.get(name, Route(name)).model].prompt_length(messages)
 
     def counts(self) -> Mapping[tuple[str, ...], int]:
         """What was decided so far, by name and labels; see `COUNTERS`."""
@@ -214,10 +201,9 @@ class Router(Served, Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """A family for each counter, read when Prometheus asks for it."""
-        counts = self.counts()
         for name, (said, labels) in COUNTERS.items():
             family = CounterMetricFamily(f"plumbline_router_{name}", said, labels=labels)
-            for (what, *values), count in counts.items():
+            for (what, *values), count in self.counts().items():
                 if what == name:
                     family.add_metric(values, count)
             yield family
@@ -229,18 +215,18 @@ class Router(Served, Collector):
             DataError: it names a job without a route; or nothing says its job, and the table has no default.
         """
         routes, default, job = self.table.routes, self.table.default, asked.metadata.get("job")
-        known = f"give metadata.job one of {', '.join(routes)}"
-        if job is not None:
-            if job not in routes:
-                raise DataError(f"there is no route for the job {job[:60]!r}", known)
-            return Course(asked, job, "metadata", routes[job])
-        if (job := self._job_of(asked.request.messages)) is not None:
-            return Course(asked, job, "classifier", routes[job])
-        if default is None:
-            raise DataError("nothing says which job the request is of", known)
-        if default in routes:
-            return Course(asked, default, "default", routes[default])
-        return Course(asked, "", "default", Route(default))
+        how: Literal["metadata", "classifier", "default"] = "metadata"
+        if job is None:
+            job, how = self._job_of(asked.request.messages), "classifier"
+        if job is None:
+            job, how = default, "default"
+        if job is not None and job in routes:
+            return Course(asked, job, how, routes[job])
+        if job is not None and how == "default":
+            return Course(asked, "", how, Route(job))
+        unknown = "nothing says which job the request is of"
+        what = unknown if job is None else f"there is no route for the job {job[:60]!r}"
+        raise DataError(what, f"give metadata.job one of {', '.join(routes)}")
 
     def _job_of(self, messages: Sequence[Message]) -> str | None:
         """The job with a route that the last thing asked is recognised by."""
@@ -249,7 +235,7 @@ class Router(Served, Collector):
         return next((job for job in jobs if job in self.table.routes), None)
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`; the facts of the last piece say under `route` who answered, and why.
+        """See `Backend.answer`; the facts of the last piece say under `route` who answered, and why.
 
         Raises:
             DataError: see `destination`; the schema is none; or so said every model that was asked.
@@ -392,7 +378,7 @@ class Router(Served, Collector):
 
 
 def open_router(
-    table: RoutingTable, models: Sequence[Served], sources: Mapping[str, str], log: Path | None = None
+    table: RoutingTable, models: Sequence[Backend], sources: Mapping[str, str], log: Path | None = None
 ) -> Router:
     """A router over models that are served; `sources` is where each is, by the name that it is served as.
 
@@ -406,7 +392,7 @@ def open_router(
     return router
 
 
-def as_named(table: RoutingTable, models: Sequence[Served], sources: Mapping[str, str]) -> dict[str, Served]:
+def as_named(table: RoutingTable, models: Sequence[Backend], sources: Mapping[str, str]) -> dict[str, Backend]:
     """Models by the names that a table gives them: what they are served as, or where they are.
 
     Args:

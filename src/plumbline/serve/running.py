@@ -18,9 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.app import application
+from plumbline.serve.backend import Backend
 from plumbline.serve.book import Book
 from plumbline.serve.limits import LONGEST, PUBLIC, Gate, Limits
-from plumbline.serve.served import Served
 
 HEAD = 32_768
 """Bytes of a request's head."""
@@ -75,10 +75,8 @@ def token_of(variable: str | None, serving: Serving) -> str | None:
     if variable is None:
         if serving.is_loopback:
             return None
-        raise RecipeError(
-            f"{serving.host} can be reached from other machines, and anybody could ask",
-            "put a secret into an environment variable and name it with --token-env, or leave out --host",
-        )
+        fix = "put a secret into an environment variable and name it with --token-env, or leave out --host"
+        raise RecipeError(f"{serving.host} can be reached from other machines, and anybody could ask", fix)
     token = os.environ.get(variable, "")
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise RecipeError(
@@ -94,11 +92,7 @@ def bound(host: str, port: int) -> socket.socket:
         EngineError: the address is not this machine's, or the port is taken.
     """
     try:
-        try:
-            family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
-            address: Any = (host, port)
-        except ValueError:  # a name
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise EngineError(f"cannot serve on {host}: {error.strerror or error}", "give another --host") from error
@@ -108,9 +102,8 @@ def bound(host: str, port: int) -> socket.socket:
         opened.listen(BACKLOG)  # two sockets may have one address until one of them listens
     except OSError as error:
         opened.close()
-        raise EngineError(
-            f"cannot serve on {host}:{port}: {error.strerror or error}", "give another --port, or 0 for a free one"
-        ) from error
+        what = f"cannot serve on {host}:{port}: {error.strerror or error}"
+        raise EngineError(what, "give another --port, or 0 for a free one") from error
     return opened
 
 
@@ -186,7 +179,7 @@ class Server(uvicorn.Server):
 
 
 def server_of(
-    models: Sequence[Served], serving: Serving, routes: Sequence[BaseRoute] = (), public: Collection[str] = PUBLIC
+    models: Sequence[Backend], serving: Serving, routes: Sequence[BaseRoute] = (), public: Collection[str] = PUBLIC
 ) -> Server:
     """The server over these models, not started yet: `await server.serve([bound(host, port)])`.
 
@@ -219,7 +212,7 @@ def server_of(
 
 
 def serve(
-    opening: Callable[[], Sequence[Served]],
+    opening: Callable[[], Sequence[Backend]],
     serving: Serving,
     told: Callable[[str], None],
     routes: Sequence[BaseRoute] = (),

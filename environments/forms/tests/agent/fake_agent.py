@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from selectolax.lexbor import LexborHTMLParser
 
 from plumbline.records import Request, Sampling
-from plumbline.serve.served import Asked
+from plumbline.serve.backend import Asked
 from plumbline_forms.executors.direct import Visit, encode
 from plumbline_forms.executors.operations import Choose, Enter, Put, Tick
 from plumbline_forms.executors.page import parse_page

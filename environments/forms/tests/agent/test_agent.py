@@ -11,7 +11,7 @@ from environments.forms.tests.agent.fake_agent import FakeAgent, paths, run, sch
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Request, Sampling
 from plumbline.runs.cards import CARD, Card
-from plumbline.serve.served import Asked, Piece, Served
+from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline.tasks import open_task
 from plumbline_forms.agent.opening import with_agents
 from plumbline_forms.agent.scene import given_of
@@ -22,7 +22,7 @@ from plumbline_forms.plans.actions import ADDRESS, Plan
 from plumbline_forms.rubric import expected, score
 
 
-class Saying(Served):
+class Saying(Backend):
     """A planner that says these plans, one after the other, and what it was asked."""
 
     name, family, context = "saying", "none", 4096

@@ -192,11 +192,11 @@ class RayJob:
             if isinstance(error, PlumblineError) or not (foreign or type(error).__module__.startswith("ray.")):
                 raise
             said = " ".join(str(error).split())[:400]
-            raise EngineError(
-                f"the Ray cluster at {self.job.spec.address} does not do it: {said}",
+            fix = (
                 "check that it runs, that this machine reaches its dashboard (--address http://HOST:8265) and, where "
-                "it asks for a token, RAY_AUTH_MODE=token with RAY_AUTH_TOKEN_PATH",
-            ) from error
+                "it asks for a token, RAY_AUTH_MODE=token with RAY_AUTH_TOKEN_PATH"
+            )
+            raise EngineError(f"the Ray cluster at {self.job.spec.address} does not do it: {said}", fix) from error
         finally:
             os.environ.update({name: value for name, value in told.items() if value is not None})
 
@@ -207,10 +207,6 @@ def runtime_env(spec: JobSpec) -> dict[str, Any]:
     A cluster that is not this machine is sent Plumbline, too (`py_modules`), so that the same version runs there.
     """
     made: dict[str, Any] = {"working_dir": spec.working_dir, "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"}}
-    if spec.excludes:
-        made["excludes"] = list(spec.excludes)
-    if not spec.here:
-        made["py_modules"] = own_folders()
-    if spec.requirements is not None:
-        made["pip"] = spec.requirements
-    return made
+    own = None if spec.here else own_folders()
+    made |= {"excludes": list(spec.excludes), "py_modules": own, "pip": spec.requirements}
+    return {name: value for name, value in made.items() if value}

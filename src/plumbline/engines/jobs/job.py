@@ -175,7 +175,7 @@ def specify(
     *,
     on: str | None = None,
     out: str | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str] | None = None,
     working_dir: Path = Path(),
     address: str | None = None,
     env: Sequence[str] = (),
@@ -199,7 +199,7 @@ def specify(
     where = working_dir.resolve()
     if not where.is_dir():
         raise RecipeError(f"there is no folder {working_dir}", "give --working-dir the folder that is sent")
-    loaded = load(recipe, overrides)
+    loaded = load(recipe, overrides or ())
     short = re.sub(r"[^A-Za-z0-9_-]+", "-", loaded.name).strip("-")[:40] or "job"
     spec = JobSpec(
         **same,
@@ -208,7 +208,7 @@ def specify(
         on=on,  # type: ignore[arg-type]  # one of them
         recipe=_sent_recipe(recipe, where),
         out=out or f"{loaded.run.folder}/{loaded.name}",
-        overrides=tuple(overrides),
+        overrides=tuple(overrides or ()),
         trust_code=is_trusting(),
         working_dir=str(where),
         address=(address or "auto") if on == "ray" else None,
@@ -220,11 +220,9 @@ def specify(
         return spec, loaded
     if not spec.here and not Path(spec.out).is_absolute():
         what = f"--out {out} is" if out is not None else f"without --out the run goes to {spec.out}, which is"
-        raise RecipeError(
-            f"{what} a folder in the job's copy of the working directory, which the cluster throws away",
-            "give --out a folder that all machines share, such as /mnt/shared/runs/a, or an address, such as "
-            "s3://bucket/runs/a",
-        )
+        what += " a folder in the job's copy of the working directory, which the cluster throws away"
+        shared = "a folder that all machines share, such as /mnt/shared/runs/a"
+        raise RecipeError(what, f"give --out {shared}, or an address, such as s3://bucket/runs/a")
     return spec.model_copy(update={"out": str((where / spec.out).resolve())} if spec.here else {}), loaded
 
 
@@ -235,10 +233,8 @@ def _sent_recipe(source: str, where: Path) -> str:
         return str(file.relative_to(where))
     if source in names():
         return source
-    raise RecipeError(
-        f"{file} lies outside of {where}, which is what the job is sent",
-        "copy the recipe there, or give --working-dir a folder that holds it",
-    )
+    what = f"{file} lies outside of {where}, which is what the job is sent"
+    raise RecipeError(what, "copy the recipe there, or give --working-dir a folder that holds it")
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -246,18 +242,14 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals or not NAME.fullmatch(name):
         raise RecipeError(f"cannot read the variable {name!r}", "write --env NAME=VALUE")
     if TELLING.search(name):
-        raise RecipeError(
-            f"{name} looks like a secret, and what --env sets is kept by the cluster and shown to all who can open it",
-            f"set {name} in the environment and write --secret {name}",
-        )
+        shown = "what --env sets is kept by the cluster and shown to all who can open it"
+        fix = f"set {name} in the environment and write --secret {name}"
+        raise RecipeError(f"{name} looks like a secret, and {shown}", fix)
     return name, value
 
 
 def _secret(name: str) -> str:
     if not NAME.fullmatch(name):
-        shown = name.partition("=")[0]
-        raise RecipeError(
-            f"--secret takes the name of a variable, and {shown!r} with what follows is none",
-            "write --secret NAME; its value stays in the environment",
-        )
+        what = f"--secret takes the name of a variable, and {name.partition('=')[0]!r} with what follows is none"
+        raise RecipeError(what, "write --secret NAME; its value stays in the environment")
     return name

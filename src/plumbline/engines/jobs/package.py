@@ -10,20 +10,24 @@ compares with what Ray zips.
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import yaml
+
+import plumbline
 from plumbline.checks.check import LEVELS, Finding
 from plumbline.checks.preflight.settings import needed
-from plumbline.config.imports import check_installed
+from plumbline.config.imports import check_installed, extras, own_folders
 from plumbline.engines.jobs.job import JobSpec
 from plumbline.errors import DataError, RunError, StorageError
 from plumbline.recipe import Recipe, find
@@ -183,8 +187,12 @@ def examine(spec: JobSpec, recipe: Recipe) -> Examined:
     return Examined(findings=tuple(found), package=package, looked_at=looked_at)
 
 
-def refuse(examined: Examined) -> None:
-    """Refuse to send a job in which something fatal was found, or that would need a consent that it is not given.
+def refuse(examined: Examined, done: str = "sent") -> None:
+    """Refuse a job in which something fatal was found, or that would need a consent that it is not given.
+
+    Args:
+        examined: what was found.
+        done: what is otherwise done with the job: sent, started or written.
 
     Raises:
         RunError: says all of it, a cause a line.
@@ -195,47 +203,35 @@ def refuse(examined: Examined) -> None:
         found = f" {causes[0]}" if len(causes) == 1 else "".join(f"\n    {one}" for one in causes)
         advice = [*dict.fromkeys(finding.fix for finding in fatal if finding.fix), UNCHECKED]
         fix = advice[0] if len(advice) == 1 else "".join(f"\n    {one}" for one in advice)
-        raise RunError(f"this job would come to nothing, and was not sent:{found}", fix)
+        raise RunError(f"this job would come to nothing, and was not {done}:{found}", fix)
 
 
 def _secrets(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
     absent = [name for name in spec.secrets if not os.environ.get(name)]
     if spec.on == "process" and absent:
-        yield Finding(
-            "fatal",
-            f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs it",
-            check="secrets",
-            fix=f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent",
-        )
+        what = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs it"
+        fix = f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent"
+        yield Finding("fatal", what, check="secrets", fix=fix)
     elif spec.on != "process" and spec.secrets:
-        yield Finding(
-            "note",
-            f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes: nothing secret is sent, and "
-            "the job refuses to begin without",
-            check="secrets",
-        )
+        where = f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes"
+        yield Finding("note", f"{where}: nothing secret is sent, and the job refuses to begin without", check="secrets")
     if "wandb" in recipe.run.trackers and "WANDB_API_KEY" not in spec.secrets and "WANDB_MODE" not in spec.env:
-        yield Finding(
-            "warning",
-            "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY",
-            check="secrets",
-            fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline",
-        )
+        what = "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY"
+        yield Finding("warning", what, check="secrets", fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline")
 
 
 def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]:
     """A package that is too large, and paths that the recipe needs and the package lacks."""
     if package.bytes > LIMIT:
-        large = sorted(package.files.items(), key=lambda one: -one[1])[:5]
-        yield Finding(
-            "fatal",
+        large = sorted(package.files.items(), key=lambda file: -file[1])[:5]
+        what = (
             f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, and "
             f"Ray takes {LIMIT / 2**20:.0f} MiB; the largest: "
-            + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large),
-            check="package-size",
-            evidence={"bytes": package.bytes, "largest": dict(large)},
-            fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them",
+            + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large)
         )
+        fix = f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them"
+        evidence = {"bytes": package.bytes, "largest": dict(large)}
+        yield Finding("fatal", what, check="package-size", evidence=evidence, fix=fix)
     file = find(spec.recipe)
     bundled = not file.resolve().is_relative_to(spec.working_dir)
     for path, key in [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]:
@@ -249,28 +245,20 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
         elif not inside_only and spec.here:
             continue  # the job is on this machine
         elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
-            yield Finding(
-                "fatal",
-                f"{path} ({key}) is a place of this machine, outside of what is sent",
-                check="files",
-                fix=f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {path}",
-            )
+            what = f"{path} ({key}) is a place of this machine, outside of what is sent"
+            fix = f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {path}"
+            yield Finding("fatal", what, check="files", fix=fix)
         elif lacking := package.lacking(path):
             first, rule = next(iter(lacking.items()))
             whole = str(path) == first or len(lacking) == 1
             what = str(path) if whole else f"{len(lacking)} paths of {path}, such as {first},"
             elsewhere = "put it where the cluster reads it, and say so with --there"
             where = "name it by its absolute path, which a job on this machine reads" if spec.here else elsewhere
-            yield Finding(
-                "fatal",
-                f"{what} would not be sent, and the recipe needs it ({key}): {rule}",
-                check="files",
-                evidence={"left out": dict(list(lacking.items())[:20])},
-                causes=(
-                    "data are kept out of git, and what packs a working directory for a cluster goes by .gitignore",
-                ),
-                fix=f"take that line out, or take the path back in the same file (a line !{first}); or {where}",
-            )
+            cause = "data are kept out of git, and what packs a working directory for a cluster goes by .gitignore"
+            fix = f"take that line out, or take the path back in the same file (a line !{first}); or {where}"
+            what += f" would not be sent, and the recipe needs it ({key}): {rule}"
+            left_out = {"left out": dict(list(lacking.items())[:20])}
+            yield Finding("fatal", what, check="files", evidence=left_out, causes=(cause,), fix=fix)
 
 
 def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
@@ -294,19 +282,10 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
     own = str(Path(__file__).parents[3])
     path = [one for one in given if one == own or not Path(one).is_relative_to(spec.working_dir)]
     environment = {**os.environ, **spec.env, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(  # noqa: S603
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return [Finding("warning", f"a dry run in a copy of the job did not end in {SECONDS} s", check="check")], ()
+    where = "a dry run in its folder" if spec.on == "process" else "a dry run in a copy of what is sent"
+    done = _run(command, SECONDS, cwd=folder, env=environment)
+    if done is None:
+        return [Finding("warning", f"{where} did not end in {SECONDS} s", check="check")], ()
     try:
         said: dict[str, Any] = json.loads(done.stdout)
         found = [
@@ -316,12 +295,20 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
         told = done.stderr.strip() or done.stdout.strip() or "nothing"
         cause, _, fix = told.rpartition("error: ")[2].partition("\n  fix: ")
         lines = cause.strip().splitlines() or ["nothing"]
-        what = f"the job would end at once (a dry run in a copy of what is sent ends with {done.returncode}): "
+        what = f"the job would end at once ({where} ends with {done.returncode}): "
         return [Finding("fatal", what + lines[0 if "error: " in told else -1], check="job", fix=fix.strip())], ()
     unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})  # of this machine, which is another one
     kept = [one for one in found if one.check not in unsaid]
     lacking = [Finding("warning" if spec.here else "note", one, check="needs") for one in said["needs"]]
     return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
+
+
+def _run(command: Sequence[str], seconds: int, **more: Any) -> subprocess.CompletedProcess[str] | None:
+    """What a program printed, and its exit status; None where it did not end in time."""
+    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
+    with suppress(subprocess.TimeoutExpired):
+        return subprocess.run(command, timeout=seconds, **quiet, **more)  # noqa: S603 - ours
+    return None
 
 
 def _caps(prompts: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
@@ -351,40 +338,26 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
     wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
     pins = {found[1].lower().replace("_", "-"): found[2] for line in wanted if (found := PINNED.match(line))}
     if loose := [line for line in wanted if not PINNED.match(line) and "@" not in line]:
+        what = f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such as {loose[0]}"
+        fix = f"write {re.split(r'[^A-Za-z0-9._-]', loose[0])[0] or loose[0]}==VERSION"
         yield Finding(
-            "warning",
-            f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such as {loose[0]}: the "
-            "cluster may install others than were tried here",
-            check="requirements",
-            fix=f"write {re.split(r'[^A-Za-z0-9._-]', loose[0])[0] or loose[0]}==VERSION",
+            "warning", f"{what}: the cluster may install others than were tried here", check="requirements", fix=fix
         )
     if other := {name: (pin, own) for name, pin in pins.items() if (own := installed(name)) not in {None, pin}}:
         name, (pin, own) = next(iter(other.items()))
-        yield Finding(
-            "warning",
-            f"{len(other)} packages are pinned to other versions than those that this was tried with here, such as "
-            f"{name}=={pin} ({own} here)",
-            check="requirements",
-            evidence={name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()},
-        )
+        what = f"{len(other)} packages are pinned to other versions than those that this was tried with here"
+        evidence = {name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()}
+        yield Finding("warning", f"{what}, such as {name}=={pin} ({own} here)", check="requirements", evidence=evidence)
     if here:
         return
     command = [sys.executable, "-P", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "-r"]
-    try:
-        done = subprocess.run(  # noqa: S603
-            [*command, str(path)], capture_output=True, text=True, timeout=PIP_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
+    done = _run([*command, str(path)], PIP_SECONDS)
+    if done is None:
         yield Finding("note", f"pip did not say in {PIP_SECONDS} s whether the pins go together", check="requirements")
-        return
-    if errors := [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]:
-        yield Finding(
-            "fatal",
-            f"pip cannot install {path.name}: {errors[-1].removeprefix('ERROR: ')}",
-            check="requirements",
-            evidence={"said": errors[:10]},
-            fix=f"python -m pip install --dry-run -r {path}",
-        )
+    elif errors := [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]:
+        what = f"pip cannot install {path.name}: {errors[-1].removeprefix('ERROR: ')}"
+        fix = f"python -m pip install --dry-run -r {path}"
+        yield Finding("fatal", what, check="requirements", evidence={"said": errors[:10]}, fix=fix)
     elif done.returncode:
         yield Finding("note", "whether the pins go together was not asked: there is no pip here", check="requirements")
 
@@ -395,3 +368,63 @@ def installed(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+# -- a job for Anyscale ----------------------------------------------------------------------------------------------
+#
+# Two files: `job.yaml` and, where no image is named, a `Containerfile`. Nothing of Anyscale's is imported: its SDK adds
+# 154 MB, and its command line reads the file. The fields are those of `JobConfig` in anyscale 0.26.112 (job/models.py,
+# _private/workload/workload_config.py).
+
+RAY = "2.60.0"
+"""Of the base image where there is no Ray here."""
+BASE = ("numpy", "pydantic", "pyyaml", "rich", "typer")
+"""What Plumbline itself depends on."""
+
+
+def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], str]:
+    """The text of each file of a job by its name, and the command that sends them once they are in the folder.
+
+    A job is not retried by Anyscale (max_retries 0): it would begin anew in a folder that holds a run. The same command
+    with --resume goes on.
+
+    Raises:
+        DataError: what the image needs is not here, so there is nothing to pin it to.
+    """
+    values = {
+        "name": spec.id,
+        "entrypoint": shlex.join(spec.command()),
+        "image_uri": spec.image,
+        "containerfile": None if spec.image else str(folder / "Containerfile"),
+        "compute_config": spec.compute,
+        "working_dir": spec.working_dir,
+        "excludes": list(spec.excludes) or None,
+        "requirements": spec.requirements,
+        "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"},
+        "py_modules": own_folders(),
+        "max_retries": 0,
+        "timeout_s": spec.timeout,
+        "tags": {"plumbline": plumbline.__version__, "recipe": recipe.name},
+    }
+    given = {key: value for key, value in values.items() if value is not None}
+    texts = {"job.yaml": yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=120)}
+    if spec.image is None:
+        texts["Containerfile"] = _containerfile(spec, recipe)
+    return texts, shlex.join(["anyscale", "job", "submit", "-f", str(folder / "job.yaml")])
+
+
+def _containerfile(spec: JobSpec, recipe: Recipe) -> str:
+    """An image with the packages that are installed here, each pinned to its version; Plumbline itself is sent."""
+    base = f"anyscale/ray:{installed('ray') or RAY}-slim-py312-cu128"
+    if spec.requirements is not None:
+        return f"# Packages: requirements in job.yaml.\nFROM {base}\n"
+    named = {one.name for one in recipe.each_task.values()}  # a task's extra has its name
+    wanted = ("train", *(extra for extra in extras() if extra in named))
+    pins = {name: installed(name) for name in {*BASE, *(one for extra in wanted for one in extras()[extra])}}
+    if absent := sorted(name for name, version in pins.items() if version is None):
+        raise DataError(
+            f"there is no {absent[0]} here, to whose version the job's image could be pinned",
+            "install it, or give the job's packages with --requirements FILE",
+        )
+    rows = " \\\n    ".join(f"{name}=={version}" for name, version in sorted(pins.items()))
+    return f"FROM {base}\nRUN pip install --no-cache-dir \\\n    {rows}\n"

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -12,10 +13,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from plumbline.errors import PlumblineError
+from plumbline.errors import DataError, PlumblineError
+from plumbline.evaluation.command import open_task_for
+from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.summary import part_means
+from plumbline.records import Evaluation, Example
 from plumbline.reports.page import read_template
+from plumbline.runs.cards import Card
+from plumbline.runs.remote import local_model
 from plumbline.serve.limits import Limits, Refusal, read_body
-from plumbline.serve.page.trials import Trials
+from plumbline.tasks import find_opener, silent
+from plumbline.tasks.task import Task
+from plumbline.training.judging import judge
 
 FILES = {
     "/": ("index.html", "text/html"),
@@ -76,7 +85,7 @@ async def _answered(handle: Callable[[Request], Awaitable[Any]], request: Reques
     return Response(json.dumps(value), 200, {**HEADERS, "cache-control": "no-store"}, "application/json")
 
 
-async def _examples(trials: Trials, queue: "_Queue", request: Request) -> Any:
+async def _examples(trials: "Trials", queue: "_Queue", request: Request) -> Any:
     asked = request.query_params
     offset = asked.get("offset", "0")
     if not (offset.isascii() and offset.isdigit() and len(offset) < 10):
@@ -86,7 +95,7 @@ async def _examples(trials: Trials, queue: "_Queue", request: Request) -> Any:
     return await queue.run(lambda: trials.listing(*given, int(offset), opens=opens))
 
 
-async def _judge(trials: Trials, queue: "_Queue", request: Request) -> Any:
+async def _judge(trials: "Trials", queue: "_Queue", request: Request) -> Any:
     try:
         value = json.loads(await read_body(request, LIMITS))
     except (ValueError, RecursionError) as error:
@@ -105,7 +114,7 @@ class _Queue:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "try")
-        self._waiting = 0
+        self._begun: list[Future[Any]] = []
 
     async def run(self, work: Callable[[], Any]) -> Any:
         """What `work` returns.
@@ -113,20 +122,195 @@ class _Queue:
         Raises:
             Refusal: too many wait already, or it took too long; it then goes on, and what it opens is kept.
         """
-        if self._waiting >= WAITING:
+        # What nobody waits for any more still counts until it has run, so that the line stays short.
+        self._begun = [future for future in self._begun if not future.done()]
+        if len(self._begun) >= WAITING:
             raise Refusal(503, "too many wait for a verdict; try again later")
-        self._waiting += 1
-        done = self._pool.submit(work)
-        done.add_done_callback(partial(self._ended, asyncio.get_running_loop()))
+        self._begun.append(self._pool.submit(work))
         try:
-            # Shielded: what nobody waits for any more still counts until it has run, so that the line stays short.
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), SECONDS)
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._begun[-1])), SECONDS)
         except TimeoutError as error:
             raise Refusal(503, f"no verdict after {SECONDS:.0f} seconds") from error
 
-    def _ended(self, loop: asyncio.AbstractEventLoop, _: Any) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(self._end)
 
-    def _end(self) -> None:
-        self._waiting -= 1
+# -- examples and verdicts ---------------------------------------------------------------------------------------------
+
+AT_ONCE = 20
+"""Examples that are listed at once."""
+BESIDE = 24
+"""The most examples that floor and ceiling are means over."""
+DEEPEST, WIDEST = 6, 200
+"""Of what a verdict reports as facts, which may hold whatever an answer held."""
+
+
+class Trials:
+    """Examples of the tasks that served models were trained on, and verdicts on answers to them, as plain JSON values.
+
+    A task is opened when the page first asks for it. Nothing is built: a task whose records are not there has no
+    examples, and says so; so does one whose code a model's card names (see `config.imports`). What stands beside a
+    score are the best control (floor) and the oracle (ceiling) on the first examples of the same stratum. Not for
+    several threads at once.
+    """
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            sources: of each model that clients know by name its directory, or "" for one that has none.
+        """
+        self.sources = sources
+        self._tasks: dict[tuple[str, str], Task] = {}
+        self._examples: dict[tuple[str, str, str], Mapping[str, Example]] = {}
+        self._beside: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+
+    def listing(
+        self, model: str, task: str = "", split: str = "", offset: int = 0, *, opens: bool = True
+    ) -> dict[str, Any]:
+        """Some examples of a task that a model was trained on.
+
+        Args:
+            model: one of the sources' names.
+            task: the name of one of several tasks; empty is the first.
+            split: empty is test, or the task's last one.
+            offset: of the first example.
+            opens: whether the task may be opened, and its examples be read, if they were not before.
+
+        Returns:
+            tasks (names), task, splits, split, total (how many the split has), offset, examples (id, messages, gold,
+            stratum), and why there are none.
+
+        Raises:
+            DataError: there is no such model, task or split.
+        """
+        names = self._names(model)
+        chosen = task or next(iter(names), "")
+        found: dict[str, Any] = {"tasks": names, "task": chosen, "splits": [], "split": split}
+        found |= {"total": 0, "offset": offset, "examples": [], "why": ""}
+        if not names:
+            return {**found, "why": f"{model} does not say which task it was trained on"}
+        if chosen not in names:
+            raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", f"it was on {', '.join(names)}")
+        if not opens and (model, chosen) not in self._tasks:
+            return {**found, "why": f"the task {chosen} is not opened yet"}
+        try:
+            splits = self._task(model, chosen).splits
+        except PlumblineError as error:
+            return {**found, "why": str(error)}
+        split = split or ("test" if "test" in splits else splits[-1])
+        found |= {"splits": list(splits), "split": split}
+        if split not in splits:
+            raise DataError(f"{chosen} has no split {split[:100]!r}", f"it has {', '.join(splits)}")
+        if not opens and (model, chosen, split) not in self._examples:
+            return {**found, "why": f"the split {split} is not read yet"}
+        try:
+            examples = list(self._split(model, chosen, split).values())
+        except PlumblineError as error:
+            return {**found, "why": str(error)}
+        found["total"] = len(examples)
+        found["examples"] = [
+            {"id": one.id, "messages": list(one.messages), "gold": one.gold, "stratum": one.stratum}
+            for one in examples[offset : offset + AT_ONCE]
+        ]
+        return found
+
+    def verdict(self, place: tuple[str, str, str], example: str, text: str) -> dict[str, Any]:
+        """What an answer to an example comes to, whoever gave it.
+
+        Args:
+            place: model, task and split, as `listing` names them.
+            example: its id.
+            text: the answer.
+
+        Returns:
+            how (it was read), said (what was read, where the task can tell), score and parts (None where there is
+            none), failure (why there is no score), facts, floor and ceiling (name, score, parts, n; None where there
+            is none), and pages (HTML of what it fills in).
+
+        Raises:
+            DataError: there is no such example.
+            PlumblineError: the task cannot be opened.
+        """
+        model, chosen, split = place
+        if chosen not in self._names(model):
+            raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", "/try/examples names them")
+        task = self._task(model, chosen)
+        asked = self._split(model, chosen, split).get(example)
+        if asked is None:
+            raise DataError(f"there is no example {example[:100]!r} in {split}", "/try/examples names them")
+        outcome, score, failure = judge(task, asked, text)
+        said = task.said(asked, text)
+        return {
+            "how": outcome.how,
+            "said": plain(sorted(said or (), key=str)),
+            "score": None if score is None else score.total,
+            "parts": {} if score is None else dict(score.parts),
+            "failure": "" if failure is None else str(failure),
+            "facts": plain(outcome.facts),
+            **self._bounds(place, asked.stratum),
+            "pages": list(task.shown(asked, text)),
+        }
+
+    def _names(self, model: str) -> list[str]:
+        """The tasks that a model was trained on, by the names that its recipe gave them."""
+        if model not in self.sources:
+            raise DataError(f"there is no model {model[:100]!r}", "/v1/models lists them")
+        source = self.sources[model]
+        card = Card.read(local_model(source)) if source else None
+        return [] if card is None else list(card.tasks) or [card.task]
+
+    def _task(self, model: str, name: str) -> Task:
+        key = (model, name)
+        if key not in self._tasks:
+            source = local_model(self.sources[model])
+            card = Card.read(source)
+            kind = card.tasks[name]["name"] if card is not None and card.tasks else name
+            # Nothing heavy, such as a browser, is started for somebody who asks over HTTP.
+            options = getattr(find_opener(kind), "served", {})
+            self._tasks[key] = open_task_for(str(source), name, options, None, silent)
+        return self._tasks[key]
+
+    def _split(self, model: str, name: str, split: str) -> Mapping[str, Example]:
+        """The examples of a split by id."""
+        key = (model, name, split)
+        if key not in self._examples:
+            task = self._task(model, name)
+            if not task.built:
+                raise DataError(f"the records of the task {name} are not here", "serve the model from its run's folder")
+            self._examples[key] = {one.id: one for one in task.examples(split)}
+        return self._examples[key]
+
+    def _bounds(self, place: tuple[str, str, str], stratum: str) -> dict[str, Any]:
+        """The best control and the oracle on the first examples of a stratum."""
+        key = (*place, stratum)
+        if key not in self._beside:
+            model, name, split = place
+            part = [one for one in self._split(*place).values() if one.stratum == stratum][:BESIDE]
+            found = dict(references(self._task(model, name), part, split))
+            ceiling = found.pop(ORACLE, None)
+            floor = max(found.values(), key=lambda control: control.mean_reward, default=None)
+            self._beside[key] = {"floor": _bound(floor), "ceiling": _bound(ceiling)}
+        return self._beside[key]
+
+
+def _bound(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    if evaluation is None or not evaluation.rows:
+        return None
+    parts = {name: interval.mean for name, interval in part_means(evaluation.rows).items()}
+    return {"name": evaluation.source, "score": evaluation.mean_reward, "parts": parts, "n": len(evaluation.rows)}
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A value as JSON can hold it, cut where it is deep or wide; what JSON does not know becomes text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() < 64 else f"(a number of {value.bit_length()} bits)"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping | Sequence | set | frozenset) and not isinstance(value, str | bytes):
+        if depth == DEEPEST or len(value) > WIDEST:
+            return f"({len(value)} entries)"
+        if isinstance(value, Mapping):
+            return {str(key): plain(one, depth + 1) for key, one in value.items()}
+        return [plain(one, depth + 1) for one in value]
+    return str(value)

@@ -7,14 +7,14 @@ from plumbline.config.imports import missing
 from plumbline.errors import RecipeError
 from plumbline.runs.cards import Card
 from plumbline.runs.remote import local_model
-from plumbline.serve.served import Served
+from plumbline.serve.backend import Backend
 from plumbline_forms.options import read_options
 
 if TYPE_CHECKING:
     from plumbline_forms.agent.served import Planning
 
 
-def with_agents(models: Sequence[Served], sources: Mapping[str, str]) -> list[Served]:
+def with_agents(models: Sequence[Backend], sources: Mapping[str, str]) -> list[Backend]:
     """The models, and after them NAME-agent for each.
 
     Args:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from plumbline.records import Message, Request
-from plumbline.serve.served import Asked, Piece, Served
+from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline_forms.agent.acts import MARK, Act, Acted, act_on, actions_of, schema_of, write_output
 from plumbline_forms.agent.scene import Scene, form_of, further_prompt, given_of, is_step, read_scene, why_not_sent
 from plumbline_forms.executors.executor import Attempt
@@ -141,22 +141,22 @@ class _Step:
     facts: Mapping[str, Any]
 
 
-class AgentServed(Served):
-    """See `Served`: answers the steps of a browser agent; `Planning` says how its planner is asked."""
+class AgentServed(Backend):
+    """See `Backend`: answers the steps of a browser agent; `Planning` says how its planner is asked."""
 
-    def __init__(self, planner: Served, planning: Planning | None = None) -> None:
+    def __init__(self, planner: Backend, planning: Planning | None = None) -> None:
         self.planner, self.planning = planner, planning or Planning()
         self.name, self.family, self.context = f"{planner.name}-agent", planner.family, planner.context
         self._courses: OrderedDict[str, _Course] = OrderedDict()
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served`: of what the planner is asked for the page, not of the agent's own instructions."""
+        """See `Backend`: of what the planner is asked for the page, not of the agent's own instructions."""
         if not is_step(messages):
             return self.planner.prompt_length(messages)
         return self.planner.prompt_length(self._prompt(read_scene(messages)))
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served`: one piece, which conforms to the request's schema.
+        """See `Backend`: one piece, which conforms to the request's schema.
 
         Raises:
             DataError: the chat is no step of a browser agent.
@@ -173,7 +173,7 @@ class AgentServed(Served):
         yield Piece(text=write_output(schema, brain, step.acts), finish="stop", facts={"agent": step.facts})
 
     async def close(self) -> None:
-        """See `Served`."""
+        """See `Backend`."""
         self._courses.clear()
         await self.planner.close()
 

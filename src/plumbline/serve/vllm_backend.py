@@ -1,23 +1,20 @@
 """An autoregressive model behind a vLLM server of its own: asked by tokens, answered as they come."""
 
 import asyncio
-import json
+import contextlib
 import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from plumbline.config.imports import needed
 from plumbline.engines.vllm import Place, VllmSampler
-from plumbline.engines.vllm_client import completion, reach
-from plumbline.errors import EngineError
+from plumbline.engines.vllm_client import choices, completion, open_http
 from plumbline.policies.policy import Policy
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Sampling
 from plumbline.runs.run import Listener
-from plumbline.serve.lenient import LenientServed
-from plumbline.serve.served import Asked, Piece, law_of
+from plumbline.serve.backend import Asked, Backend, Piece
 
 AT_ONCE = 256
 """Connections to the server."""
@@ -49,7 +46,7 @@ class Spelling:
         return text[len(before) :]
 
 
-class VllmServed(LenientServed):
+class VllmBackend(Backend):
     """A vLLM server that is started for it; close it.
 
     What is drawn comes from the server's own random numbers: a client's seed is not used, and the facts say so.
@@ -68,64 +65,39 @@ class VllmServed(LenientServed):
         self._client: Any = None
 
     async def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `LenientServed.write`.
+        """See `Backend.write`.
 
         Raises:
             EngineError: the server is gone, or refuses.
         """
-        law = law_of(self.sampling, asked)
+        law = self.law(asked)
         prompt = await asyncio.to_thread(self.chat.prompt, asked.request.messages)
         self.engine.policy.check_length(len(prompt), law.max_tokens, self.context)
         said = {"model": self.engine.weights.name, "stop_token_ids": list(self.chat.stop_ids), "stream_interval": 1}
         body = completion(prompt, law) | said
+        if self._client is None:  # which belongs to the loop that serves
+            timeout = (10.0, self.engine.section.timeout, self.engine.section.timeout, self.engine.section.timeout)
+            address, socket = self.engine.client.address, self.engine.socket
+            self._client = open_http(address, socket, timeout, AT_ONCE, loop=True)
         spelling = Spelling(self.chat.text)
-        httpx = needed("httpx", "a vLLM server", EngineError)
-        try:
-            async with self._http().stream("POST", "/v1/completions", json=body) as answer:
-                if answer.status_code != 200:
-                    text = (await answer.aread()).decode(errors="replace")[:300]
-                    raise EngineError(f"the vLLM server refused with {answer.status_code}: {text}", "see docs/vllm.md")
-                async for line in answer.aiter_lines():
-                    if not line.startswith("data: {"):
-                        continue
-                    piece = self._piece(json.loads(line[6:]), spelling, spell=asked.logprobs)
-                    yield piece
-                    if piece.finish is not None:
-                        return
-        except httpx.TransportError as error:
-            raise EngineError(f"the vLLM server is gone ({type(error).__name__})", "start again") from error
-        raise EngineError("the vLLM server ended an answer before it was whole", "look into its log")
+        async with contextlib.aclosing(choices(self._client, body)) as coming:
+            async for choice in coming:
+                yield self._piece(choice, spelling, spell=asked.logprobs)
 
-    def _piece(self, said: Mapping[str, Any], spelling: Spelling, *, spell: bool) -> Piece:
-        if "error" in said:
-            raise EngineError(f"the vLLM server broke off: {said['error']}", "look into its log")
-        choice = said["choices"][0]
-        tokens = tuple(choice["token_ids"] or ())
-        finish = choice["finish_reason"]
+    def _piece(self, choice: Mapping[str, Any], spelling: Spelling, *, spell: bool) -> Piece:
+        tokens, finish = tuple(choice["token_ids"] or ()), choice["finish_reason"]
+        facts = {"model": self.name, "family": self.family, "engine": "vllm", "seed": False}
         return Piece(
             text=spelling.add(tokens, last=finish is not None),
             tokens=tokens,
             logprobs=tuple(choice["logprobs"]["token_logprobs"]) if tokens else (),
             spelled=tuple(self.chat.tokenizer.decode([token]) for token in tokens) if spell else (),
             finish=None if finish is None else "stop" if finish == "stop" else "length",
-            facts={}
-            if finish is None
-            else {"model": self.name, "family": self.family, "engine": "vllm", "seed": False},
+            facts={} if finish is None else facts,
         )
 
-    def _http(self) -> Any:
-        """The client, which belongs to the loop that serves."""
-        if self._client is None:
-            httpx = needed("httpx", "a vLLM server", EngineError)
-            limits, address = httpx.Limits(max_connections=AT_ONCE), self.engine.client.address
-            self._client = httpx.AsyncClient(
-                **reach(address, self.engine.socket, limits, loop=True),
-                timeout=httpx.Timeout(self.engine.section.timeout, connect=10.0),
-            )
-        return self._client
-
     async def close(self) -> None:
-        """See `Served.close`: the server ends."""
+        """See `Backend.close`: the server ends."""
         if self._client is not None:
             await self._client.aclose()
         await asyncio.to_thread(self.engine.close)
