@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plumbline.tasks import silent
 from plumbline_commerce.database.catalogue import CATEGORIES, Catalogue
-from plumbline_commerce.database.dice import Dice, Weighted
+from plumbline_commerce.database.dice import SHARES, Dice, Weighted
 from plumbline_commerce.database.facts import Occasion, draw_occasion, facts_of, situation
 from plumbline_commerce.database.gold import Gold
 from plumbline_commerce.database.marginals import MESSAGE_SHARES, SCORE_SHARES
@@ -88,14 +88,7 @@ def enriched_row(order: Order, review: OrderReview | None) -> Row:
 
 
 SCORES = tuple(SCORE_SHARES)
-BAD_EXPERIENCES = {
-    "undelivered": (0.78, 0.08, 0.05, 0.03, 0.06),
-    "pending": (0.78, 0.09, 0.05, 0.03, 0.05),
-    "late_small": (0.20, 0.07, 0.14, 0.20, 0.39),
-    "late_middle": (0.47, 0.09, 0.10, 0.12, 0.22),
-    "late_big": (0.54, 0.08, 0.08, 0.09, 0.21),
-    "several": (0.19, 0.04, 0.09, 0.17, 0.51),
-}
+BAD_EXPERIENCES = {experience: tuple(table.values()) for experience, table in SHARES["scores"].items()}
 """Share of each score, 1 to 5, by experience (see `facts.situation`)."""
 EAGER = 0.93
 """Share of messages where a late or missing order got one or two stars."""

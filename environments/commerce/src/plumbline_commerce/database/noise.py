@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from plumbline_commerce.database.dice import Dice, Weighted
+from plumbline_commerce.database.dice import SHARES, Dice, shares_by
 from plumbline_commerce.database.gold import INTENSIFIERS, STRONG_COMPLAINT, STRONG_PRAISE
 from plumbline_commerce.database.people import plain
 
@@ -36,20 +36,13 @@ class Style:
     """The text ends in a full stop."""
     exclaims: float
     """The text ends in exclamation marks."""
-    capitals: bool = False
-    formal: bool = False
+    capitals: bool
+    formal: bool
 
 
 STYLES = {
-    style.name: style
-    for style in (
-        Style("plain", 0.99, 0.004, 0.01, 0.0, 0.01, 0.05, 0.72, 0.14),
-        Style("sloppy", 0.45, 0.03, 0.22, 0.05, 0.16, 0.65, 0.22, 0.12),
-        Style("slang", 0.30, 0.015, 0.35, 0.85, 0.08, 0.60, 0.08, 0.20),
-        Style("accentless", 0.75, 0.012, 1.00, 0.03, 0.06, 0.35, 0.50, 0.08),
-        Style("shouting", 1.00, 0.012, 0.30, 0.03, 0.05, 0.35, 0.30, 0.40, capitals=True),
-        Style("formal", 1.00, 0.000, 0.00, 0.0, 0.00, 0.00, 0.97, 0.01, formal=True),
-    )
+    name: Style(name, **chances, capitals=name == "shouting", formal=name == "formal")
+    for name, chances in SHARES["styles"].items()
 }
 
 SLANG = {
@@ -132,18 +125,7 @@ class Clause:
     """1 for, -1 against, 0 neither."""
 
 
-_CONTRAST = Weighted([(", mas ", 6), (", porém ", 3), (", só que ", 2), (". Porém ", 2), (". Mas ", 2), (" mas ", 2),
-                      (". Só que ", 1)])  # fmt: skip
-_CONTRAST_LOOSE = Weighted([(" mas ", 5), (", mas ", 4), (" só que ", 2), (" porém ", 2), (", só que ", 1),
-                            ("... mas ", 0.5)])  # fmt: skip
-_CONTRAST_FORMAL = Weighted([(", porém ", 3), (". No entanto, ", 2), (", contudo ", 1), (". Entretanto, ", 1)])
-_STILL = Weighted([(". Mesmo assim ", 3), (", mesmo assim ", 3), (", mas ", 2), (" mas ", 2)])
-_FORMAL = Weighted([(". ", 8), (", ", 0.5), (" e ", 1.5)])
-_LOOSE = Weighted([(", ", 9), (" ", 3), (" e ", 2), (". ", 3), ("... ", 0.7)])
-_PLAIN = Weighted([(". ", 9), (", ", 3), (" e ", 2.5), ("! ", 0.8)])
-_WORSE = Weighted([(". Além disso, ", 3), (". Para piorar, ", 2), (". E ainda por cima ", 1), (". Fora isso, ", 1),
-                   (", além disso ", 1), (" e ainda por cima ", 0.7)])  # fmt: skip
-_ALSO = Weighted([(". Além disso, ", 2), (", além de tudo ", 0.4)])
+_JOINTS = shares_by("joints")
 _ASIDE = ("before", "more", "after", "closing")
 _SENTENCE = re.compile(
     "o|a|os|as|ninguém|não|só|já|ainda|até|nem|me|eu|fui|fiquei|estou|tive|chegou|veio|foi|era|vieram|gostei|"
@@ -162,19 +144,19 @@ def joint(dice: Dice, before: Clause, after: Clause, style: Style) -> str:
     if before.text.rstrip("".join(MARKS))[-1] in "?!":
         return " "
     if before.side < 0 and after.kind == "recommends":
-        return dice.weighted(_STILL)
+        return dice.weighted(_JOINTS["still"])
     if before.side * after.side < 0:
-        kinds = _CONTRAST_FORMAL if style.formal else _CONTRAST_LOOSE if dice.chance(style.loose) else _CONTRAST
-        drawn = dice.weighted(kinds)
+        kinds = "contrast_formal" if style.formal else "contrast_loose" if dice.chance(style.loose) else "contrast"
+        drawn = dice.weighted(_JOINTS[kinds])
         return drawn if _is_sentence(after) or "só que" not in drawn.lower() else ", mas "
     aside = before.kind in _ASIDE or after.kind in _ASIDE
     if not aside and before.side < 0 and after.side < 0 and after.kind not in ("refuses", "displeased"):
         if before.kind not in ("refuses", "displeased") and dice.chance(0.35):
-            return dice.weighted(_WORSE)
+            return dice.weighted(_JOINTS["worse"])
     elif not aside and before.side > 0 and after.kind.startswith("praise") and dice.chance(0.04):
-        return dice.weighted(_ALSO)
-    kinds = _FORMAL if style.formal else _LOOSE if dice.chance(style.loose) else _PLAIN
-    drawn = dice.weighted(kinds)
+        return dice.weighted(_JOINTS["moreover"])
+    kinds = "formal" if style.formal else "loose" if dice.chance(style.loose) else "plain"
+    drawn = dice.weighted(_JOINTS[kinds])
     if drawn == " e " and not _takes_and(before, after):
         return ". " if style.formal or not dice.chance(style.loose) else ", "
     if before.kind == "before" and not style.formal and _takes_and(before, after) and dice.chance(0.4):

@@ -14,7 +14,7 @@ from datetime import date, datetime, time, timedelta
 from typing import TypeVar
 
 from plumbline_commerce.database.catalogue import Catalogue, Product
-from plumbline_commerce.database.dice import Dice, Weighted
+from plumbline_commerce.database.dice import SHARES, Dice, Weighted, shares
 from plumbline_commerce.database.marginals import (
     FIRST_DAY,
     LAST_DAY,
@@ -22,16 +22,9 @@ from plumbline_commerce.database.marginals import (
     MONTH_WEIGHTS,
     STATE_SHARES,
     UNDELIVERED_SHARE,
+    by_month,
 )
 from plumbline_commerce.database.people import Person
-
-_KINDS = Weighted(
-    [("credit_card", 75.0), ("boleto", 19.7), ("voucher", 1.6), ("debit_card", 1.5), ("card and vouchers", 2.1)]
-)
-"""How an order is paid. The shares of payment rows follow from it: a mixed order has two to five rows."""
-_INSTALMENTS = Weighted(
-    [(1, 33), (2, 16), (3, 13.6), (4, 9.2), (5, 6.8), (6, 5.1), (7, 2.1), (8, 5.5), (9, 0.8), (10, 6.9), (12, 0.3)]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,7 @@ class Payment:
 
 def draw_payments(dice: Dice, total: float) -> list[Payment]:
     """Payments that sum to the order's total (to the cent)."""
-    kind = dice.weighted(_KINDS)
+    kind = dice.weighted(_PAYMENTS)
     if kind == "credit_card":
         return [Payment(kind, _instalments(dice, total), total)]
     if kind == "voucher":
@@ -79,27 +72,15 @@ BLACK_FRIDAY = date(2017, 11, 24)
 FREIGHT_BASE = 14.6
 """Reais; brings the median freight to `marginals.FREIGHT_MEDIAN`."""
 
-_DAYS = {"SP": 7.6, "RJ": 11.5, "MG": 10, "PR": 10, "ES": 13, "DF": 11.5, "GO": 13, "SC": 12.5, "RS": 13, "MS": 14}
-"""Median days from purchase to delivery of orders that are on time; 18 elsewhere."""
-_LATENESS = {
-    "RJ": 1.6, "BA": 1.6, "ES": 1.5, "AL": 2.4, "MA": 2.2, "SE": 1.8, "CE": 1.8, "PI": 1.8, "SC": 1.2, "PA": 1.5,
-    "SP": 0.75, "MG": 0.7, "PR": 0.6, "DF": 0.85, "AM": 0.6, "RO": 0.5,
-}  # fmt: skip
-_SLOW_MONTHS = {(2017, 11): 1.8, (2018, 2): 1.9, (2018, 3): 2.3, (2017, 12): 1.1}
-_FREIGHT = {"SP": 0.88, "RJ": 1.13, "MG": 1.12, "PR": 1.13, "SC": 1.18, "RS": 1.2, "ES": 1.15, "DF": 1.12, "GO": 1.2}
-"""Freight by state, relative; 1.75 elsewhere."""
-
+_PAYMENTS, _UNDELIVERED, _AFTER_THE_END = shares("payments"), shares("undelivered"), shares("after_the_end")
+_INSTALMENTS, _ITEM_COUNTS, _HOURS = (
+    Weighted[int](SHARES[name].items()) for name in ("instalments", "item_counts", "hours")
+)
+_DAYS: dict[str, float] = SHARES["days"]
+_LATENESS: dict[str, float] = SHARES["lateness"]
+_FREIGHT: dict[str, float] = SHARES["freight"]
+_SLOW_MONTHS = by_month("slow_months")
 _MONTHS = Weighted(MONTH_WEIGHTS.items())
-_HOURS = Weighted(
-    [(hour, weight) for hour, weight in enumerate(
-        [24, 12, 5, 3, 2, 2, 5, 12, 30, 48, 62, 66, 60, 65, 66, 64, 67, 62, 58, 60, 62, 62, 58, 41])]
-)  # fmt: skip
-_ITEM_COUNTS = Weighted([(1, 901), (2, 76), (3, 13.3), (4, 5), (5, 2), (6, 2)])
-_UNDELIVERED = Weighted(
-    [("shipped", 1.11), ("canceled", 0.63), ("unavailable", 0.61), ("invoiced", 0.32), ("processing", 0.30),
-     ("created", 0.01), ("approved", 0.01)]
-)  # fmt: skip
-_AFTER_THE_END = Weighted([("canceled", 7), ("shipped", 2), ("invoiced", 1)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ text.
 from dataclasses import dataclass, replace
 
 from plumbline_commerce.database import plans as banks
-from plumbline_commerce.database.dice import Dice, Weighted
+from plumbline_commerce.database.dice import Dice, shares_by
 from plumbline_commerce.database.facts import Facts
 from plumbline_commerce.database.gold import TOPICS, Gold, label, shorten
 from plumbline_commerce.database.marginals import MESSAGE_MAX_CHARS, QUOTE_SHARE
@@ -20,11 +20,7 @@ LIMIT = 200
 """Where texts are cut off, as in Olist; a few run on to `marginals.MESSAGE_MAX_CHARS`."""
 LONG = 235
 """Characters aimed at where a text shall run into the limit."""
-_STYLE_OF = {
-    -1: Weighted([("plain", 40), ("sloppy", 24), ("slang", 9), ("accentless", 10), ("shouting", 9), ("formal", 8)]),
-    0: Weighted([("plain", 48), ("sloppy", 24), ("slang", 8), ("accentless", 11), ("shouting", 3), ("formal", 6)]),
-    1: Weighted([("plain", 50), ("sloppy", 22), ("slang", 9), ("accentless", 10), ("shouting", 5), ("formal", 4)]),
-}
+_STYLE_OF = shares_by("styles_of")
 _LONG_SHARE = {-1: 0.22, 0: 0.10, 1: 0.04}
 _LENGTH = {-1: (88.0, 0.50), 0: (80.0, 0.48), 1: (61.0, 0.56)}
 """Characters aimed at: median and deviation of the logarithm, against, neither, for."""

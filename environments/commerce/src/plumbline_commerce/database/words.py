@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from datetime import date
 
-from plumbline_commerce.database.catalogue import Noun
-from plumbline_commerce.database.dice import Dice, Weighted, listed
+from plumbline_commerce.database.catalogue import Noun, noun
+from plumbline_commerce.database.dice import SHARES, Dice, Weighted, listed, shares
 from plumbline_commerce.database.facts import Facts
 from plumbline_commerce.database.people import MEN, WOMEN
 
@@ -44,7 +44,7 @@ def exact_days(dice: Dice, days: int) -> str:
     return f"{days} dias"
 
 
-_DATE_FORMS = Weighted([("dia {dd}/{mm}", 5), ("dia {d} de {month}", 3), ("dia {d}/{m}", 2)])
+_DATE_FORMS = shares("dates")
 
 
 def date_text(dice: Dice, day: date, *, day_only: bool) -> str:
@@ -65,29 +65,19 @@ def money_text(dice: Dice, value: float | None) -> str:
     return dice.pick((f"R$ {exact}", f"R${exact}", f"R$ {exact}", f"{exact} reais"))
 
 
-PRODUCT = Noun("produto", feminine=False)
-_PRODUCTS = Weighted([(PRODUCT, 80), (Noun("item", feminine=False), 7), (Noun("mercadoria", feminine=True), 13)])
-_SHIPMENTS = Weighted(
-    [(PRODUCT, 60), (Noun("pedido", feminine=False), 22), (Noun("encomenda", feminine=True), 10),
-     (Noun("mercadoria", feminine=True), 8)]
-)  # fmt: skip
+PRODUCT = noun("o produto")
+_PRODUCTS, _SHIPMENTS = (
+    Weighted([(noun(word), share) for word, share in SHARES[name].items()]) for name in ("products", "shipments")
+)
 SPECIFIC_SHARE = 0.42
 """How often a clause names the product instead of saying "o produto"."""
 
-_FAMILY = (
-    ("minha mãe", 5), ("meu filho", 4), ("minha filha", 4), ("meu pai", 3), ("minha irmã", 2), ("meu irmão", 2),
-    ("minha sogra", 2), ("minha avó", 2), ("meu sobrinho", 2), ("minha sobrinha", 2), ("meu neto", 1),
-    ("minha neta", 1), ("minha amiga", 2), ("minha tia", 1), ("meu afilhado", 1),
-)  # fmt: skip
-_RELATIVES = {
-    "f": Weighted([*_FAMILY, ("meu marido", 5), ("meu namorado", 1.5)]),
-    "m": Weighted([*_FAMILY, ("minha esposa", 5), ("minha namorada", 1.5)]),
-}
+_RELATIVES = {sex: Weighted([*SHARES["family"].items(), *own.items()]) for sex, own in SHARES["partners"].items()}
 _WORK = {
     "f": ("professora", "aposentada", "motorista", "vendedora", "estudante", "enfermeira", "costureira"),
     "m": ("professor", "aposentado", "motorista", "vendedor", "estudante", "eletricista", "porteiro"),
 }
-_SHOPS = Weighted([("a loja", 4), ("o vendedor", 4), ("a empresa", 2), ("o lojista", 1)])
+_SHOPS = shares("shops")
 _GOOD = {
     "f": ("ótima", "excelente", "maravilhosa", "perfeita", "sensacional"),
     "m": ("ótimo", "excelente", "maravilhoso", "perfeito", "sensacional"),

@@ -23,7 +23,7 @@ from plumbline.errors import DataError
 from plumbline.storage import clear_read_errors, open_regular, write_text
 from plumbline.tasks import Progress
 from plumbline_commerce.database.catalogue import BY_NAME
-from plumbline_commerce.database.schema import Row, create_tables
+from plumbline_commerce.database.schema import Row, statements
 
 MOST_LEFT_OUT = 0.01
 """Of a file's rows; where more are malformed, the file is not what it should be."""
@@ -188,7 +188,7 @@ class Table:
 def table(name: str) -> Table:
     """A table as the schema declares it."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        for statement in create_tables():
+        for statement in statements("TABLE"):
             connection.execute(statement)
         # A category without a translation gets one (`OlistFiles.rows`), so no product names one that is not there.
         named = {

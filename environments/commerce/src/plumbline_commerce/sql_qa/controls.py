@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from plumbline.records import Example
-from plumbline.tasks.controls import blank, constant, echo, shuffled_gold
 from plumbline.tasks.task import gold_of
 from plumbline_commerce.sql_qa.engine import COLUMNS
 from plumbline_commerce.sql_qa.gate import Query, read_query
@@ -80,11 +79,7 @@ def _tables(example: Example) -> str:
     return " NATURAL JOIN ".join(sorted(_named(example) & COLUMNS.keys())) or "orders"
 
 
-CONTROLS = {
-    "blank": blank,
-    "echo": echo,
-    "constant": constant,
-    "shuffled-gold": shuffled_gold,
+WAYS = {
     "nearest-gold": nearest_gold,
     "prompt-example": prompts_example,
     "select-null": select_null,
@@ -93,17 +88,3 @@ CONTROLS = {
     "select-everything": select_everything,
     "select-names": select_names,
 }
-LIMITS = {
-    "blank": 0.0,
-    "echo": 0.02,
-    "constant": 0.3,
-    "shuffled-gold": 0.3,
-    "nearest-gold": 0.35,
-    "prompt-example": 0.3,
-    "select-null": 0.1,
-    "constants": 0.2,
-    "count-tables": 0.3,
-    "select-everything": 0.3,
-    "select-names": 0.3,
-}
-"""What each may earn on average on a split."""

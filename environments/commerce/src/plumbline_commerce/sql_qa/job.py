@@ -18,71 +18,71 @@ The gold query returns at least a row on some database (`engine.py`), and not th
 Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered` says (`gold.py`).
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from functools import lru_cache
+from collections.abc import Hashable, Iterable, Mapping, Set
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from plumbline.config.imports import check_installed
 from plumbline.errors import DataError, RewardError
-from plumbline.records import Example
-from plumbline_commerce.job import Job, Verdict
+from plumbline.records import Example, Outcome, Score
+from plumbline_commerce.job import Job, read_limits
 from plumbline_commerce.options import CommerceOptions
 from plumbline_commerce.sql_qa import gold, rubric
-from plumbline_commerce.sql_qa.controls import CONTROLS, LIMITS
+from plumbline_commerce.sql_qa.controls import WAYS
 from plumbline_commerce.sql_qa.engine import check_databases, databases
 from plumbline_commerce.sql_qa.pairs import pairs
 
 KINDS = {"question": str, "sql": str, "ordered": bool}
 
 
-def check(reference: Mapping[str, Any]) -> None:
-    """See `Job.check`."""
-    for key, kind in KINDS.items():
-        if not isinstance(reference.get(key), kind):
-            raise ValueError(  # noqa: TRY004 - a row of somebody's file, not an argument
-                f"the reference's {key} is {reference.get(key)!r}; it should be "
-                + ("true or false" if kind is bool else "a text")
-            )
+class SqlQa(Job):
+    """See `Job`."""
 
+    name, rubric, limits, ways = "sql_qa", rubric.RUBRIC, read_limits("sql_qa"), WAYS
+    pairs = staticmethod(pairs)
 
-def verdict(options: CommerceOptions, folder: Path) -> Verdict:
-    """See `Job.verdict`.
+    def __init__(self, options: CommerceOptions, folder: Path) -> None:
+        """See `Job`.
 
-    Raises:
-        ModelError: sqlglot is not installed.
-    """
-    check_installed("the job sql_qa", ("sqlglot",))
-    shops = lru_cache(maxsize=1)(lambda: databases(folder / "sql_qa", options.databases))
-    return lambda example, completion: rubric.judge(example.reference, completion, shops())
+        Raises:
+            ModelError: sqlglot is not installed.
+        """
+        check_installed("the job sql_qa", ("sqlglot",))
+        super().__init__(options, folder)
+        self.shops = cache(partial(databases, folder / "sql_qa"))
 
+    @property
+    def identity(self) -> str:
+        """On how many shops a query must be right."""
+        return f":{self.options.databases}"
 
-def check_gold(options: CommerceOptions, folder: Path, examples: Sequence[Example]) -> None:
-    """See `Job.check_gold`."""
-    shops = databases(folder / "sql_qa", options.databases)
-    for example in examples:
-        try:
-            gold.check_gold(example.reference["sql"], shops)
-        except DataError as error:
-            raise RewardError(f"{example.id}: {error.cause}", error.fix) from error
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        """See `Job.judge`."""
+        return rubric.judge(example.reference, completion, self.shops(self.options.databases))
 
+    @staticmethod
+    def check(reference: Mapping[str, Any]) -> None:
+        """See `Job.check`."""
+        for key, kind in KINDS.items():
+            if not isinstance(reference.get(key), kind):
+                raise ValueError(  # noqa: TRY004 - a row of somebody's file, not an argument
+                    f"the reference's {key} is {reference.get(key)!r}; it should be "
+                    + ("true or false" if kind is bool else "a text")
+                )
 
-def said(folder: Path) -> Callable[[Example, str], Set[Hashable]]:
-    """See `Job.said`: what its query returns on the first shop."""
-    shops = lru_cache(maxsize=1)(lambda: databases(folder / "sql_qa", 1))
-    return lambda _example, completion: rubric.said(completion, *shops())
+    def check_files(self) -> None:
+        """See `Job.check_files`."""
+        check_databases(self.folder / "sql_qa", self.options.databases)
 
+    def check_gold(self, examples: Iterable[Example]) -> None:
+        """See `Job.check_gold`."""
+        for example in examples:
+            try:
+                gold.check_gold(example.reference["sql"], self.shops(self.options.databases))
+            except DataError as error:
+                raise RewardError(f"{example.id}: {error.cause}", error.fix) from error
 
-JOB = Job(
-    name="sql_qa",
-    rubric=rubric.RUBRIC,
-    controls=CONTROLS,
-    limits=LIMITS,
-    pairs=pairs,
-    check=check,
-    verdict=verdict,
-    check_gold=check_gold,
-    check_files=lambda options, folder: check_databases(folder / "sql_qa", options.databases),
-    identity=lambda options: f":{options.databases}",
-    said=said,
-)
+    def said(self, _example: Example, completion: str) -> Set[Hashable]:
+        """What its query returns on the first shop; see `Job.said`."""
+        return rubric.said(completion, *self.shops(1))
