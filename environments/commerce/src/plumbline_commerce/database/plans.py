@@ -26,8 +26,8 @@ from pathlib import Path
 
 from plumbline.tasks.tables import read_tables
 from plumbline_commerce.database.dice import SHARES, Dice, Weighted, shares_by
-from plumbline_commerce.database.facts import Facts
 from plumbline_commerce.database.gold import TOPICS, Said
+from plumbline_commerce.database.orders import Facts
 
 Bank = tuple[str, ...]
 BANKS: dict[str, Bank] = {

@@ -9,12 +9,23 @@ from dataclasses import dataclass, replace
 
 from plumbline_commerce.database import plans as banks
 from plumbline_commerce.database.dice import Dice, shares_by
-from plumbline_commerce.database.facts import Facts
 from plumbline_commerce.database.gold import TOPICS, Gold, label, shorten
 from plumbline_commerce.database.marginals import MESSAGE_MAX_CHARS, QUOTE_SHARE
-from plumbline_commerce.database.noise import CLOSE, END, MARKS, OPEN, STYLES, Clause, Style, capitalised, join, spell
+from plumbline_commerce.database.orders import Facts
 from plumbline_commerce.database.plans import BANKS, Bank, Plan, draw_plan
-from plumbline_commerce.database.words import Words
+from plumbline_commerce.database.words import (
+    CLOSE,
+    END,
+    MARKS,
+    OPEN,
+    STYLES,
+    Clause,
+    Style,
+    Words,
+    capitalised,
+    join,
+    spell,
+)
 
 LIMIT = 200
 """Where texts are cut off, as in Olist; a few run on to `marginals.MESSAGE_MAX_CHARS`."""
