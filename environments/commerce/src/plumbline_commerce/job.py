@@ -148,6 +148,16 @@ def read_limits(job: str) -> dict[str, float]:
     return {name: float(most) for name, most in read_table(HERE / job / "controls.yaml")["limits"].items()}
 
 
+def brazilian(value: float, decimals: int) -> str:
+    """A number as Brazilians write it: 1.234,5."""
+    return f"{value:,.{decimals}f}".translate(str.maketrans(",.", ".,"))
+
+
+def pick(choices: Sequence[Any], rng: np.random.Generator) -> Any:
+    """One of several, all equally likely."""
+    return choices[int(rng.integers(len(choices)))]
+
+
 def split_evenly(sizes: Mapping[str, int], kinds: Sequence[str], rng: np.random.Generator) -> dict[str, list[int]]:
     """Deal rows to splits, each kind in the same shares, and shuffle each split.
 

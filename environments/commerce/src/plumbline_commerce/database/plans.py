@@ -259,13 +259,9 @@ def draw_plan(dice: Dice, facts: Facts, score: int) -> Plan:
         feeling = dice.weighted(_FEELINGS[score])
     else:
         feeling = "bad" if dice.chance(SHARES["pending_complaint"][score]) else "good"
-    if feeling == "bad":
-        return _bad(dice, facts, score)
-    if feeling == "mixed":
-        return _mixed(dice, facts, score)
     if feeling == "neutral":
-        return _neutral(dice)
-    return _good(dice, facts, score)
+        return Plan(("neutral",) if dice.chance(0.55) else ("lukewarm",), strong=False)
+    return {"bad": _bad, "mixed": _mixed, "good": _good}[feeling](dice, facts, score)
 
 
 def _main_complaint(dice: Dice, facts: Facts) -> str:
@@ -313,14 +309,13 @@ def _bad(dice: Dice, facts: Facts, score: int) -> Plan:
 
 def _praises(dice: Dice, facts: Facts, without: tuple[str, ...], most: int) -> list[str]:
     """Topics to praise that agree with the facts, at least one and at most `most`."""
-    open_topics = {topic: weight for topic, weight in SHARES["praised"].items() if topic not in without}
     if not facts.received:
-        for topic in ("praise_product", "praise_general", "praise_delivery", "praise_price"):
-            open_topics.pop(topic, None)
+        without += ("praise_product", "praise_general", "praise_delivery", "praise_price")
     if facts.overdue:
-        open_topics.pop("praise_delivery", None)
+        without += ("praise_delivery",)
     if facts.value is None:
-        open_topics.pop("praise_price", None)
+        without += ("praise_price",)
+    open_topics = {topic: weight for topic, weight in SHARES["praised"].items() if topic not in without}
     chosen: list[str] = []
     while open_topics and len(chosen) < most:
         topic = dice.weighted(Weighted(open_topics.items()))
@@ -345,14 +340,8 @@ def _good(dice: Dice, facts: Facts, score: int) -> Plan:
 
 def _mixed(dice: Dice, facts: Facts, score: int) -> Plan:
     main = _main_complaint(dice, facts) or "service"
-    clashing = {
-        "late": ("praise_delivery", "praise_general"),
-        "missing": ("praise_delivery", "praise_general"),
-        "defective": ("praise_product", "praise_general"),
-        "wrong": ("praise_product", "praise_general"),
-        "service": ("praise_service", "praise_general"),
-        "price": ("praise_price", "praise_general"),
-    }[main]
+    good = {"late": "delivery", "missing": "delivery", "defective": "product", "wrong": "product"}
+    clashing = (f"praise_{good.get(main, main)}", "praise_general")
     praise = _praises(dice, facts, clashing, 1 if dice.chance(0.8) else 2)
     strong = dice.chance(0.3)
     points = [*praise, main] if dice.chance(0.68) else [main, *praise]
@@ -362,7 +351,3 @@ def _mixed(dice: Dice, facts: Facts, score: int) -> Plan:
     elif verdict > (0.97 if score >= 3 else 0.88):
         points.append("refuses")
     return Plan(tuple(points), strong)
-
-
-def _neutral(dice: Dice) -> Plan:
-    return Plan(("neutral",) if dice.chance(0.55) else ("lukewarm",), strong=False)

@@ -268,18 +268,14 @@ def draw_title(dice: Dice, gold: Gold | None, score: int) -> str | None:
         gold: the labels of the message; None without a message.
         score: 1 to 5 stars.
     """
-    if gold is None:
-        if not dice.chance(_TITLED_WITHOUT):
-            return None
-        return _title(dice, "good" if score >= 4 else "middle" if score == 3 else "bad")
-    if not dice.chance(_TITLED_WITH):
+    if not dice.chance(_TITLED_WITHOUT if gold is None else _TITLED_WITH):
         return None
-    if gold.would_recommend is not None and gold.sentiment != "neutro" and dice.chance(0.5):
-        return _title(dice, "recommends" if gold.would_recommend else "refuses")
-    if gold.sentiment == "negativo" and gold.complaint_category != "nenhum" and dice.chance(0.55):
-        return _title(dice, gold.complaint_category)
-    return _title(dice, {"positivo": "good", "neutro": "middle", "negativo": "bad"}[gold.sentiment])
-
-
-def _title(dice: Dice, kind: str) -> str:
+    if gold is None:
+        kind = "good" if score >= 4 else "middle" if score == 3 else "bad"
+    elif gold.would_recommend is not None and gold.sentiment != "neutro" and dice.chance(0.5):
+        kind = "recommends" if gold.would_recommend else "refuses"
+    elif gold.sentiment == "negativo" and gold.complaint_category != "nenhum" and dice.chance(0.55):
+        kind = gold.complaint_category
+    else:
+        kind = {"positivo": "good", "neutro": "middle", "negativo": "bad"}[gold.sentiment]
     return dice.pick(BANKS[f"title.{kind}"])

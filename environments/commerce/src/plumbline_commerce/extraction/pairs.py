@@ -19,7 +19,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_commerce.database.gold import MAX_SPAN
 from plumbline_commerce.extraction.schema import CATEGORIES, ISSUES, KEYS, MAY_BE_NULL
-from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
+from plumbline_commerce.job import Pair, Shop, brazilian, rows_of, split_evenly, split_sizes, too_few
 from plumbline_commerce.options import CommerceOptions
 
 NO_COMPLAINT = "nenhum"
@@ -140,12 +140,8 @@ def _order(row: Mapping[str, Any]) -> str:
     category = (row["product_category"] or "sem categoria").replace("_", " ")
     if row["order_value"] is None:
         return "sem itens"
-    return f"{category}, {_reais(row['order_value'])} mais {_reais(row['freight_value'] or 0.0)} de frete"
-
-
-def _reais(value: float) -> str:
-    """An amount as Brazilians write it: R$ 1.234,56."""
-    return "R$ " + f"{value:,.2f}".translate(str.maketrans(",.", ".,"))
+    freight = brazilian(row["freight_value"] or 0.0, 2)
+    return f"{category}, R$ {brazilian(row['order_value'], 2)} mais R$ {freight} de frete"
 
 
 def reference_of(row: Mapping[str, Any], keys: Sequence[str] = KEYS) -> dict[str, Any]:

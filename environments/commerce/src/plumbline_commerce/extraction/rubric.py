@@ -55,7 +55,9 @@ def judge(reference: Mapping[str, Any], review: str, completion: str, reading: s
     meant, repairs = meanings(read.value, read.repairs, reference) if isinstance(read.value, dict) else ({}, set())
     how = Reading(read.value, in_order({*read.repairs, *repairs}), read.complete).how
     parts = {"lenient": _parts(reference, review, read, meant)}
-    parts["strict"] = parts["lenient"] if how == "strict" else _strict_parts(reference, review, completion)
+    strict = strict_json(completion)
+    as_written = Reading(strict, (), complete=True)
+    parts["strict"] = parts["lenient"] if how == "strict" else _parts(reference, review, as_written, strict)
     readings = {name: RUBRIC.total(values) for name, values in parts.items()}
     return Outcome(how=how), RUBRIC.score(parts[reading], readings)
 
@@ -65,11 +67,6 @@ def said(completion: str) -> frozenset[tuple[str, str]]:
     read = read_json(completion, SCHEMA, coerced=False)
     meant = meanings(read.value, read.repairs, {})[0] if isinstance(read.value, dict) else {}
     return frozenset((key, repr(value)) for key, value in meant.items())
-
-
-def _strict_parts(reference: Mapping[str, Any], review: str, completion: str) -> Mapping[str, float | None]:
-    value = strict_json(completion)
-    return _parts(reference, review, Reading(value, (), complete=True), value)
 
 
 def _parts(

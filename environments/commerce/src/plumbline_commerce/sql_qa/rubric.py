@@ -17,7 +17,7 @@ from typing import Any
 from plumbline.errors import DataError
 from plumbline.records import Outcome, Score
 from plumbline.tasks.text.numbers import read_number
-from plumbline_commerce.job import read_rubric
+from plumbline_commerce.job import brazilian, read_rubric
 from plumbline_commerce.sql_qa.engine import Refusal, Result, Row, Value, run
 from plumbline_commerce.sql_qa.gate import Query, read_query
 from plumbline_commerce.sql_qa.gold import Gold, date_cuts, gold_of, matches, normal
@@ -128,7 +128,7 @@ def filled(sentence: str, result: Result) -> str:
 
 def _shown(value: Value) -> str:
     if isinstance(value, float):
-        return f"{value:,.2f}".translate(str.maketrans(",.", ".,"))
+        return brazilian(value, 2)
     return "nenhum" if value is None else str(value)
 
 
