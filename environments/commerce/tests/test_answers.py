@@ -11,7 +11,7 @@ from environments.commerce.tests.test_extraction import GOLD, REVIEW, damaged
 from plumbline.records import Score
 from plumbline.tasks.text.lenient_json import strict_json
 from plumbline_commerce.database.gold import ANCHORS, MAX_SPAN
-from plumbline_commerce.extraction.prompt import EXPLAINED
+from plumbline_commerce.extraction.pairs import EXPLAINED
 from plumbline_commerce.extraction.rubric import RUBRIC, judge
 from plumbline_commerce.extraction.schema import (
     _WRITTEN,

@@ -25,7 +25,6 @@ from plumbline_commerce.database import plans as banks
 from plumbline_commerce.database import schema as writing
 from plumbline_commerce.database.catalogue import BY_NAME, CATEGORIES, Kind
 from plumbline_commerce.database.dice import Dice, Weighted, listed
-from plumbline_commerce.database.facts import Facts
 from plumbline_commerce.database.gold import (
     MAX_SPAN,
     Said,
@@ -35,12 +34,12 @@ from plumbline_commerce.database.gold import (
     label,
     shorten,
 )
-from plumbline_commerce.database.noise import MARKS, STYLES, spell
+from plumbline_commerce.database.orders import Facts
 from plumbline_commerce.database.people import CITIES, Person, plain
 from plumbline_commerce.database.plans import BANKS
 from plumbline_commerce.database.reviews import write_review
 from plumbline_commerce.database.schema import TABLES
-from plumbline_commerce.database.words import NUMBERS, Words, days_text, money_text
+from plumbline_commerce.database.words import MARKS, NUMBERS, STYLES, Words, days_text, money_text, spell
 
 ORDERS = 20_000
 

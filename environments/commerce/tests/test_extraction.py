@@ -301,7 +301,7 @@ class TestSloppiness:
         assert share == pytest.approx(0.3, abs=0.04)
 
     def test_over_leaves_the_records_of_shorter_reviews_alone(self, commerce, monkeypatch):
-        monkeypatch.setattr(commerce, "options", commerce.options.model_copy(update={"sloppiness": self.tired}))
+        monkeypatch.setattr(commerce.job, "options", commerce.options.model_copy(update={"sloppiness": self.tired}))
         for example in commerce.examples("train"):
             is_long = len(example.reference["review"]) > self.tired.over
             assert (commerce.demonstration(example, 0) != example.gold) == is_long

@@ -16,7 +16,7 @@ from plumbline.storage import write_jsonl
 from plumbline.tasks import open_task
 from plumbline.tasks.tables import read_table
 from plumbline_commerce.build import _record
-from plumbline_commerce.insights.job import JOB, LIMITS
+from plumbline_commerce.insights.job import Insights
 from plumbline_commerce.insights.pairs import SHOP_MONTHS, pairs, period
 from plumbline_commerce.insights.rubric import judge, language, read
 from plumbline_commerce.insights.table import brazilian, check, data, measures, table_of
@@ -49,9 +49,9 @@ def test_the_law_of_the_task(insights, split):
     laws = check_task(insights, split)
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert laws.controls.keys() == LIMITS.keys()
+    assert laws.controls.keys() == Insights.limits.keys()
     for name, reward in laws.controls.items():
-        assert reward <= LIMITS[name], name
+        assert reward <= Insights.limits[name], name
 
 
 def test_what_is_said_twice_is_claimed_twice_and_asked_again_is_not(insights):
@@ -366,4 +366,4 @@ def test_gold_answers_are_portuguese_to_us_and_to_another_judge(insights):
 def test_the_job_is_found_by_its_name():
     from plumbline_commerce.job import job_named
 
-    assert job_named("insights") is JOB
+    assert job_named("insights") is Insights

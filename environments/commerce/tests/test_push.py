@@ -21,7 +21,7 @@ from plumbline_commerce.database.people import MEN, WOMEN
 from plumbline_commerce.job import Shop
 from plumbline_commerce.options import COUNTS, CommerceOptions
 from plumbline_commerce.push import pairs as made
-from plumbline_commerce.push.job import JOB, LIMITS
+from plumbline_commerce.push.job import Push
 from plumbline_commerce.push.rubric import (
     FAILED,
     GATES,
@@ -87,8 +87,8 @@ def test_the_law_of_the_task(push, split):
     laws = check_task(push, split)
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert laws.controls.keys() == LIMITS.keys()
-    assert not {name: value for name, value in laws.controls.items() if value > LIMITS[name]}
+    assert laws.controls.keys() == Push.limits.keys()
+    assert not {name: value for name, value in laws.controls.items() if value > Push.limits[name]}
     if split == "train":  # a dozen examples in the others
         assert max(laws.controls.values()) < 0.45
 
@@ -366,9 +366,9 @@ def test_too_many_prompts_are_refused_with_the_number_there_is(shop):
     ],
 )
 def test_an_edited_row_says_what_is_wrong(change, says):
-    JOB.check(LATE)
+    Push.check(LATE)
     with pytest.raises(ValueError, match=says):
-        JOB.check({**LATE, **change})
+        Push.check({**LATE, **change})
 
 
 def test_phrases():

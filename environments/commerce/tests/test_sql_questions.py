@@ -8,10 +8,9 @@ import pytest
 from plumbline.errors import DataError
 from plumbline_commerce.job import Shop, rows_of
 from plumbline_commerce.options import CommerceOptions
-from plumbline_commerce.sql_qa import prompt
 from plumbline_commerce.sql_qa.engine import COLUMNS, Result, build_shop, databases, run
 from plumbline_commerce.sql_qa.gate import read_query
-from plumbline_commerce.sql_qa.pairs import choose, families, pairs
+from plumbline_commerce.sql_qa.pairs import choose, families, messages, pairs, schema
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +102,13 @@ def test_a_short_prompt_shows_what_the_query_reads_and_no_more(shop, shops):
         for question in choose([family], 3, 5, shops):
             named = read_query(question.sql).names
             assert named & COLUMNS.keys() == set(family.tables)
-            shown = prompt.messages(question.text, family.tables, "short")[1]["content"]
+            shown = messages(question.text, family.tables, "short")[1]["content"]
             assert all(name in shown for name in named), question.sql
             assert shown.count("(") - question.text.count("(") == len(family.tables)
 
 
 def test_the_shown_columns_are_those_of_the_tables():
-    for line in prompt.schema().splitlines():
+    for line in schema().splitlines():
         name, columns = line.rstrip(")").split("(")
         assert set(columns.split(", ")) <= COLUMNS[name]
 

@@ -4,7 +4,7 @@ A job is a folder beside `extraction/` and one line in `JOBS`.
 """
 
 import sqlite3
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +16,22 @@ from plumbline.config.imports import needed
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Message, Outcome, Score
 from plumbline.storage import open_regular
+from plumbline.tasks.controls import WITH_GOLD
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.task import Control, gold_of
-from plumbline_commerce.options import COUNTS, CommerceOptions
+from plumbline_commerce.options import CommerceOptions
 
-JOBS = {name: f"plumbline_commerce.{name}.job" for name in COUNTS}
-"""The module of each job; imported when it is asked for, because not every job needs what another imports."""
+HERE = Path(__file__).parent
+JOBS = {
+    "extraction": "plumbline_commerce.extraction.job:Extraction",
+    "sql_qa": "plumbline_commerce.sql_qa.job:SqlQa",
+    "insights": "plumbline_commerce.insights.job:Insights",
+    "push": "plumbline_commerce.push.job:Push",
+}
+"""Where each job is; imported when it is asked for, because not every job needs what another imports."""
 SHARES = {"val": 0.1, "test": 0.1}
 """Of a job's pairs; the rest is train."""
-
-Verdict = Callable[[Example, str], tuple[Outcome, Score]]
-"""What a completion of an example came to, and what it is worth. Never raises, whatever the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,64 +58,104 @@ class Shop:
     progress: Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One of the jobs that the shop's model is asked to do."""
+    """One of the jobs that the shop's model is asked to do, for records in a folder."""
 
     name: str
     rubric: Rubric
-    controls: Mapping[str, Control]
     limits: Mapping[str, float]
     """The highest mean reward that each control may earn on a split; evaluations say where one earns more."""
-    pairs: Callable[[Shop], Mapping[str, Sequence[Pair]]]
-    """The pairs of train, val and test; `Shop.options.count(name)` of them together.
+    ways: Mapping[str, Control]
+    """The controls that are the job's own, by name."""
 
-    Raises:
-        DataError: the shop has too few records for so many.
-    """
-    check: Callable[[Mapping[str, Any]], None]
-    """Check the reference of a row that somebody may have edited.
+    def __init__(self, options: CommerceOptions, folder: Path) -> None:
+        """Nothing is read before the first verdict."""
+        self.options, self.folder = options, folder
 
-    Raises:
-        ValueError: what is wrong with it, and what it should be.
-    """
-    verdict: Callable[[CommerceOptions, Path], Verdict]
-    """The verifier under these options, for records in this folder; nothing is read before its first verdict."""
-    check_files: Callable[[CommerceOptions, Path], None] = lambda _options, _folder: None
-    """Check what verdicts will read for records in this folder, as far as it is there.
+    @staticmethod
+    def pairs(shop: Shop) -> Mapping[str, Sequence[Pair]]:
+        """The pairs of train, val and test; `Shop.options.count(name)` of them together.
 
-    Raises:
-        DataError: a file is damaged, or lacks a table.
-    """
-    check_gold: Callable[[CommerceOptions, Path, Sequence[Example]], None] | None = None
-    """Check that the gold answers of records that we did not build say something; None where any answer does.
+        Raises:
+            DataError: the shop has too few records for so many.
+        """
+        raise NotImplementedError
 
-    Raises:
-        RewardError: names the first whose gold answer says nothing.
-    """
-    identity: Callable[[CommerceOptions], str] = lambda _options: ""
-    """What of the options decides a score, as text; part of the rubric's identity."""
-    demonstration: Callable[[Example, CommerceOptions, int], str] = lambda example, _options, _seed: gold_of(example)
-    """The answer that supervised training shows, under a seed; the gold answer unless a job says otherwise."""
-    said: Callable[[Path], Callable[[Example, str], Set[Hashable] | None]] = lambda _folder: (
-        lambda _example, _text: None
-    )
-    """See `plumbline.tasks.task.Task.said`, for records in this folder; None takes an answer's words for it."""
+    @staticmethod
+    def check(reference: Mapping[str, Any]) -> None:
+        """Check the reference of a row that somebody may have edited.
+
+        Raises:
+            ValueError: what is wrong with it, and what it should be.
+        """
+        raise NotImplementedError
+
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        """What a completion came to, and what it is worth. Never raises, whatever the text."""
+        raise NotImplementedError
+
+    @property
+    def controls(self) -> Mapping[str, Control]:
+        """The controls by name, those that every task has among them."""
+        return {name: {**WITH_GOLD, **self.ways}[name] for name in self.limits}
+
+    @property
+    def identity(self) -> str:
+        """What of the options decides a score, as text; part of the rubric's identity."""
+        return ""
+
+    def check_files(self) -> None:
+        """Check what verdicts will read, as far as it is there.
+
+        Raises:
+            DataError: a file is damaged, or lacks a table.
+        """
+
+    def check_gold(self, examples: Iterable[Example]) -> None:
+        """Check that the gold answers of records that we did not build say something; by default any answer does.
+
+        Raises:
+            RewardError: names the first whose gold answer says nothing.
+        """
+
+    def demonstration(self, example: Example, seed: int) -> str:  # noqa: ARG002
+        """The answer that supervised training shows, under a seed; by default the gold answer."""
+        return gold_of(example)
+
+    def said(self, example: Example, completion: str) -> Set[Hashable] | None:  # noqa: ARG002
+        """See `plumbline.tasks.task.Task.said`; None takes an answer's words for it."""
+        return None
 
 
-def job_named(name: str) -> Job:
+def job_named(name: str) -> type[Job]:
     """The job of that name, one of `JOBS`."""
-    job: Job = needed(JOBS[name], f"the job {name}", RecipeError).JOB
+    module, _, kind = JOBS[name].partition(":")
+    job: type[Job] = getattr(needed(module, f"the job {name}", RecipeError), kind)
     return job
 
 
-def read_rubric(name: str, version: int, path: Path) -> Rubric:
-    """A rubric from a table of `parts` and `form`: of each part its weight and what it asks for."""
+def read_rubric(job: str, version: int) -> Rubric:
+    """A job's rubric, from its `rubric.yaml`: `parts` and `form`, of each part its weight and what it asks for."""
     groups = {
         group: tuple(Part(part, float(weight), asks) for part, (weight, asks) in listed.items())
-        for group, listed in read_table(path).items()
+        for group, listed in read_table(HERE / job / "rubric.yaml").items()
     }
-    return Rubric(name, version, **groups)
+    return Rubric(f"commerce-{job}", version, **groups)
+
+
+def read_limits(job: str) -> dict[str, float]:
+    """The limits of a job's controls, from its `controls.yaml`."""
+    return {name: float(most) for name, most in read_table(HERE / job / "controls.yaml")["limits"].items()}
+
+
+def brazilian(value: float, decimals: int) -> str:
+    """A number as Brazilians write it: 1.234,5."""
+    return f"{value:,.{decimals}f}".translate(str.maketrans(",.", ".,"))
+
+
+def pick(choices: Sequence[Any], rng: np.random.Generator) -> Any:
+    """One of several, all equally likely."""
+    return choices[int(rng.integers(len(choices)))]
 
 
 def split_evenly(sizes: Mapping[str, int], kinds: Sequence[str], rng: np.random.Generator) -> dict[str, list[int]]:

@@ -52,10 +52,8 @@ class CommerceTask(Task):
 
     def __init__(self, folder: Path, options: CommerceOptions, build: Callable[[], None] | None = None) -> None:
         """Nothing is read yet; `build` is called once before the first records are."""
-        self.folder, self.options, self.job = folder, options, job_named(options.job)
+        self.folder, self.options, self.job = folder, options, job_named(options.job)(options, folder)
         self.splits = (*SPLITS, "fixed") if options.fixed else SPLITS
-        self._verdict = self.job.verdict(options, folder)
-        self._said = self.job.said(folder)
         self._build = build
         self._checked = False
         self._read = cache(self._read_split)
@@ -64,7 +62,7 @@ class CommerceTask(Task):
     @property
     def rubric(self) -> str:
         """See `Task.rubric`."""
-        return self.job.rubric.identity + self.job.identity(self.options)
+        return self.job.rubric.identity + self.job.identity
 
     @property
     def form(self) -> Sequence[str]:
@@ -106,7 +104,7 @@ class CommerceTask(Task):
             self._build()
             self._build = None
         # Here, because what a verdict raises is counted with the failures of its text.
-        self.job.check_files(self.options, self.folder)
+        self.job.check_files()
         path = self.folder / f"{split}.jsonl"
         examples: list[Example] = []
         seen: set[str] = set()
@@ -138,22 +136,20 @@ class CommerceTask(Task):
         if not self._checked:
             self._check_gold()
             self._checked = True
-        return self._verdict(example, completion)
+        return self.job.judge(example, completion)
 
     def _check_gold(self) -> None:
-        if self.job.check_gold is None or (self.folder / MANIFEST).is_file():  # what we build is sifted
-            return
-        for split in SPLITS:
-            if (self.folder / f"{split}.jsonl").is_file():
-                self.job.check_gold(self.options, self.folder, self._read(split))
+        if not (self.folder / MANIFEST).is_file():  # what we build is sifted
+            splits = [split for split in SPLITS if (self.folder / f"{split}.jsonl").is_file()]
+            self.job.check_gold(example for split in splits for example in self._read(split))
 
     def said(self, example: Example, completion: str) -> Set[Hashable] | None:
         """See `Task.said`."""
-        return self._said(example, completion)
+        return self.job.said(example, completion)
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`."""
-        return self.job.demonstration(example, self.options, seed)
+        return self.job.demonstration(example, seed)
 
     @property
     def controls(self) -> Mapping[str, Control]:

@@ -10,18 +10,26 @@ messages: who is still waiting nearly always writes one.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 
 from plumbline.tasks import silent
 from plumbline_commerce.database.catalogue import CATEGORIES, Catalogue
-from plumbline_commerce.database.dice import Dice, Weighted
-from plumbline_commerce.database.facts import Occasion, draw_occasion, facts_of, situation
+from plumbline_commerce.database.dice import SHARES, Dice, Weighted
 from plumbline_commerce.database.gold import Gold
 from plumbline_commerce.database.marginals import MESSAGE_SHARES, SCORE_SHARES
-from plumbline_commerce.database.orders import Courier, Order, draw_order, draw_purchases
-from plumbline_commerce.database.people import City, draw_people, draw_sellers, geolocation_rows
+from plumbline_commerce.database.orders import (
+    Courier,
+    Occasion,
+    Order,
+    draw_occasion,
+    draw_order,
+    draw_purchases,
+    facts_of,
+    situation,
+)
+from plumbline_commerce.database.people import draw_people, draw_sellers, geolocation_rows
 from plumbline_commerce.database.reviews import draw_title, write_review
 from plumbline_commerce.database.schema import TABLES, Row, write_database
 
@@ -45,21 +53,6 @@ def enriched_row(order: Order, review: OrderReview | None) -> Row:
     category = order.items[0].product.category if order.items else None
     main = max(order.payments, key=lambda payment: payment.value)
     gold = review.gold if review else None
-    labels: Row = (
-        (
-            gold.sentiment,
-            gold.sentiment_score,
-            gold.complaint_category,
-            gold.delivery_issue,
-            gold.product_issue,
-            gold.service_issue,
-            gold.would_recommend,
-            gold.main_complaint,
-            gold.churn_risk,
-        )
-        if gold
-        else (None,) * 9
-    )
     return (
         order.order_id,
         order.customer_id,
@@ -79,24 +72,14 @@ def enriched_row(order: Order, review: OrderReview | None) -> Row:
         order.delivered.date().isoformat() if order.delivered else None,
         order.delivery_days,
         order.delay_days,
-        review.review_id if review else None,
-        review.score if review else None,
-        review.title if review else None,
-        review.message if review else None,
-        *labels,
+        *((review.review_id, review.score, review.title, review.message) if review else (None,) * 4),
+        *(astuple(gold) if gold else (None,) * len(fields(Gold))),
     )
 
 
 SCORES = tuple(SCORE_SHARES)
-BAD_EXPERIENCES = {
-    "undelivered": (0.78, 0.08, 0.05, 0.03, 0.06),
-    "pending": (0.78, 0.09, 0.05, 0.03, 0.05),
-    "late_small": (0.20, 0.07, 0.14, 0.20, 0.39),
-    "late_middle": (0.47, 0.09, 0.10, 0.12, 0.22),
-    "late_big": (0.54, 0.08, 0.08, 0.09, 0.21),
-    "several": (0.19, 0.04, 0.09, 0.17, 0.51),
-}
-"""Share of each score, 1 to 5, by experience (see `facts.situation`)."""
+BAD_EXPERIENCES = {experience: tuple(table.values()) for experience, table in SHARES["scores"].items()}
+"""Share of each score, 1 to 5, by experience (see `orders.situation`)."""
 EAGER = 0.93
 """Share of messages where a late or missing order got one or two stars."""
 CATEGORY_SPREAD = 0.25
@@ -219,7 +202,7 @@ def draw_tables(orders: int, seed: int, tell: Progress) -> dict[str, list[Row]]:
     places |= {seller.zip_prefix: seller.city for seller in sellers}
     return {
         "product_category_name_translation": [(category.name, category.english) for category in CATEGORIES],
-        "geolocation": _geolocation(seed, places),
+        "geolocation": [*geolocation_rows(Dice(seed, "geolocation"), places)],
         "customers": [_customer(order) for order in drawn],
         "sellers": [(seller.seller_id, seller.zip_prefix, seller.city.plain, seller.city.state) for seller in sellers],
         "products": [product.row() for product in catalogue.products],
@@ -268,10 +251,6 @@ def _draw_reviews(seed: int, orders: list[Order], tell: Progress) -> list[OrderR
         if len(reviews) % EVERY == 0:
             tell("writing reviews", len(reviews), len(orders))
     return reviews
-
-
-def _geolocation(seed: int, places: dict[str, City]) -> list[Row]:
-    return list(geolocation_rows(Dice(seed, "geolocation"), places))
 
 
 def _moment(moment: datetime | None) -> str | None:

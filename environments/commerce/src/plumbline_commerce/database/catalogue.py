@@ -26,6 +26,12 @@ class Noun:
     kind: Kind = "any"
 
 
+def noun(written: str, kind: str = "any") -> Noun:
+    """A word with its article, o or a, and where that is not `kind` its kind behind a colon."""
+    word, _, other = written.partition(":")
+    return Noun(word[2:], word.startswith("a "), cast(Kind, other or kind))
+
+
 @dataclass(frozen=True, slots=True)
 class Category:
     """A product category."""
@@ -43,11 +49,8 @@ class Category:
 def _category(name: str, written: str) -> Category:
     """A category as `categories.yaml` has it; its kind is that of the words that name no other after a colon."""
     english, weight, price, grams, kind, words = written.split(" | ")
-    nouns = []
-    for entry in words.split(", "):
-        word, _, other = entry.partition(":")
-        nouns.append(Noun(word[2:], word.startswith("a "), cast(Kind, other or kind)))
-    return Category(name, english, float(weight), float(price), int(grams), tuple(nouns))
+    nouns = tuple(noun(word, kind) for word in words.split(", "))
+    return Category(name, english, float(weight), float(price), int(grams), nouns)
 
 
 CATEGORIES = tuple(

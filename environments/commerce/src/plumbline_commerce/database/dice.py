@@ -8,12 +8,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from pathlib import Path
 from statistics import NormalDist
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from plumbline.seeds import derive
+from plumbline.tasks.tables import read_table
 
 T = TypeVar("T")
 BLOCK = 1024
@@ -39,6 +41,26 @@ class Weighted(Generic[T]):
         """The thing at a place in [0, 1)."""
         place = bisect_right(self.cumulative, uniform * self.cumulative[-1])
         return self.things[min(place, len(self.things) - 1)]
+
+
+def _numbers(written: Any) -> Any:
+    """A table of `shares.yaml` with its numbers; keys of digits are whole numbers."""
+    if isinstance(written, str):
+        return float(written)
+    return {int(key) if key.lstrip("-").isdigit() else key: _numbers(value) for key, value in written.items()}
+
+
+SHARES: dict[str, Any] = _numbers(read_table(Path(__file__).with_name("shares.yaml")))
+
+
+def shares(name: str) -> Weighted[str]:
+    """What a table of `shares.yaml` lets draw."""
+    return Weighted(SHARES[name].items())
+
+
+def shares_by(name: str) -> dict[Any, Weighted[str]]:
+    """What the parts of a table of `shares.yaml` let draw, by what they are of."""
+    return {key: Weighted(table.items()) for key, table in SHARES[name].items()}
 
 
 class Dice:

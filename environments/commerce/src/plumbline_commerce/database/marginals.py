@@ -8,6 +8,14 @@ them within a tolerance at 20,000 orders.
 
 from datetime import date
 
+from plumbline_commerce.database.dice import SHARES
+
+
+def by_month(name: str) -> dict[tuple[int, int], float]:
+    """A table of `shares.yaml` by year and month."""
+    return {(int(month[:4]), int(month[5:])): number for month, number in SHARES[name].items()}
+
+
 SCORE_SHARES = {1: 0.115, 2: 0.032, 3: 0.082, 4: 0.193, 5: 0.578}
 """Share of reviews with each score."""
 
@@ -20,35 +28,7 @@ MESSAGE_SHARE = 0.41
 PAYMENT_SHARES = {"credit_card": 0.74, "boleto": 0.19, "voucher": 0.055, "debit_card": 0.015}
 """Share of payment rows of each type."""
 
-STATE_SHARES = {
-    "SP": 0.420,
-    "RJ": 0.129,
-    "MG": 0.117,
-    "RS": 0.055,
-    "PR": 0.051,
-    "SC": 0.037,
-    "BA": 0.034,
-    "DF": 0.0215,
-    "ES": 0.0204,
-    "GO": 0.0203,
-    "PE": 0.0166,
-    "CE": 0.0134,
-    "PA": 0.0098,
-    "MT": 0.0091,
-    "MA": 0.0075,
-    "MS": 0.0072,
-    "PB": 0.0054,
-    "PI": 0.0050,
-    "RN": 0.0049,
-    "AL": 0.0042,
-    "SE": 0.0035,
-    "TO": 0.0028,
-    "RO": 0.0025,
-    "AM": 0.0015,
-    "AC": 0.0008,
-    "AP": 0.0007,
-    "RR": 0.0005,
-}
+STATE_SHARES: dict[str, float] = SHARES["states"]
 """Share of customers (one per order) in each state."""
 
 UNDELIVERED_SHARE = 0.03
@@ -93,31 +73,5 @@ FIRST_DAY = date(2016, 9, 4)
 LAST_DAY = date(2018, 10, 17)
 """First purchase, and the day after which nothing is recorded as delivered."""
 
-MONTH_WEIGHTS = {
-    (2016, 9): 4,
-    (2016, 10): 324,
-    (2016, 12): 1,
-    (2017, 1): 800,
-    (2017, 2): 1780,
-    (2017, 3): 2680,
-    (2017, 4): 2400,
-    (2017, 5): 3700,
-    (2017, 6): 3250,
-    (2017, 7): 4030,
-    (2017, 8): 4330,
-    (2017, 9): 4290,
-    (2017, 10): 4630,
-    (2017, 11): 7540,
-    (2017, 12): 5670,
-    (2018, 1): 7270,
-    (2018, 2): 6730,
-    (2018, 3): 7210,
-    (2018, 4): 6940,
-    (2018, 5): 6870,
-    (2018, 6): 6170,
-    (2018, 7): 6290,
-    (2018, 8): 6510,
-    (2018, 9): 16,
-    (2018, 10): 4,
-}
+MONTH_WEIGHTS = by_month("months")
 """Orders bought in each month."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import TypeVar
 
-from plumbline_commerce.database.catalogue import Catalogue, Product
-from plumbline_commerce.database.dice import Dice, Weighted
+from plumbline_commerce.database.catalogue import Catalogue, Category, Kind, Noun, Product
+from plumbline_commerce.database.dice import SHARES, Dice, Weighted, shares
 from plumbline_commerce.database.marginals import (
     FIRST_DAY,
     LAST_DAY,
@@ -22,16 +22,9 @@ from plumbline_commerce.database.marginals import (
     MONTH_WEIGHTS,
     STATE_SHARES,
     UNDELIVERED_SHARE,
+    by_month,
 )
 from plumbline_commerce.database.people import Person
-
-_KINDS = Weighted(
-    [("credit_card", 75.0), ("boleto", 19.7), ("voucher", 1.6), ("debit_card", 1.5), ("card and vouchers", 2.1)]
-)
-"""How an order is paid. The shares of payment rows follow from it: a mixed order has two to five rows."""
-_INSTALMENTS = Weighted(
-    [(1, 33), (2, 16), (3, 13.6), (4, 9.2), (5, 6.8), (6, 5.1), (7, 2.1), (8, 5.5), (9, 0.8), (10, 6.9), (12, 0.3)]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,7 @@ class Payment:
 
 def draw_payments(dice: Dice, total: float) -> list[Payment]:
     """Payments that sum to the order's total (to the cent)."""
-    kind = dice.weighted(_KINDS)
+    kind = dice.weighted(_PAYMENTS)
     if kind == "credit_card":
         return [Payment(kind, _instalments(dice, total), total)]
     if kind == "voucher":
@@ -79,27 +72,15 @@ BLACK_FRIDAY = date(2017, 11, 24)
 FREIGHT_BASE = 14.6
 """Reais; brings the median freight to `marginals.FREIGHT_MEDIAN`."""
 
-_DAYS = {"SP": 7.6, "RJ": 11.5, "MG": 10, "PR": 10, "ES": 13, "DF": 11.5, "GO": 13, "SC": 12.5, "RS": 13, "MS": 14}
-"""Median days from purchase to delivery of orders that are on time; 18 elsewhere."""
-_LATENESS = {
-    "RJ": 1.6, "BA": 1.6, "ES": 1.5, "AL": 2.4, "MA": 2.2, "SE": 1.8, "CE": 1.8, "PI": 1.8, "SC": 1.2, "PA": 1.5,
-    "SP": 0.75, "MG": 0.7, "PR": 0.6, "DF": 0.85, "AM": 0.6, "RO": 0.5,
-}  # fmt: skip
-_SLOW_MONTHS = {(2017, 11): 1.8, (2018, 2): 1.9, (2018, 3): 2.3, (2017, 12): 1.1}
-_FREIGHT = {"SP": 0.88, "RJ": 1.13, "MG": 1.12, "PR": 1.13, "SC": 1.18, "RS": 1.2, "ES": 1.15, "DF": 1.12, "GO": 1.2}
-"""Freight by state, relative; 1.75 elsewhere."""
-
+_PAYMENTS, _UNDELIVERED, _AFTER_THE_END = shares("payments"), shares("undelivered"), shares("after_the_end")
+_INSTALMENTS, _ITEM_COUNTS, _HOURS = (
+    Weighted[int](SHARES[name].items()) for name in ("instalments", "item_counts", "hours")
+)
+_DAYS: dict[str, float] = SHARES["days"]
+_LATENESS: dict[str, float] = SHARES["lateness"]
+_FREIGHT: dict[str, float] = SHARES["freight"]
+_SLOW_MONTHS = by_month("slow_months")
 _MONTHS = Weighted(MONTH_WEIGHTS.items())
-_HOURS = Weighted(
-    [(hour, weight) for hour, weight in enumerate(
-        [24, 12, 5, 3, 2, 2, 5, 12, 30, 48, 62, 66, 60, 65, 66, 64, 67, 62, 58, 60, 62, 62, 58, 41])]
-)  # fmt: skip
-_ITEM_COUNTS = Weighted([(1, 901), (2, 76), (3, 13.3), (4, 5), (5, 2), (6, 2)])
-_UNDELIVERED = Weighted(
-    [("shipped", 1.11), ("canceled", 0.63), ("unavailable", 0.61), ("invoiced", 0.32), ("processing", 0.30),
-     ("created", 0.01), ("approved", 0.01)]
-)  # fmt: skip
-_AFTER_THE_END = Weighted([("canceled", 7), ("shipped", 2), ("invoiced", 1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,3 +240,132 @@ def _set_times(dice: Dice, order: Order, days: int) -> None:
 
 def _second(moment: datetime) -> datetime:
     return moment.replace(microsecond=0)
+
+
+# What a customer knows when writing a review: the order's facts on that day. The texts are composed from these facts
+# only, so a text cannot contradict its order.
+
+
+LAST_ANSWER = date(2018, 10, 31)
+PENDING_FROM_DAYS = 6
+"""A review is written before the delivery only where the order will be at least this late."""
+CANCELLED = ("canceled", "unavailable")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """An order as its customer sees it on the day of the review. Days are calendar days, money is in reais."""
+
+    received: bool
+    cancelled: bool
+    shipped: bool
+    overdue: int
+    """Days after the estimated date: of the delivery if received, else of the review; 0 when on time."""
+    waited: int
+    """Days from purchase to delivery, or to the review if nothing came."""
+    owned: int
+    """Days from delivery to the review; 0 if nothing came."""
+    promised: int
+    early: int
+    """Days that the delivery came before the estimated date; 0 when it did not."""
+    items: int
+    category: Category | None
+    noun: Noun | None
+    """What the customer calls the product, where it has a category."""
+    value: float | None
+    freight: float | None
+    purchased: date
+    estimated: date
+    delivered: date | None
+    payment: str
+    """How it was paid, in the customer's words."""
+    person: Person
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of thing was bought."""
+        return self.noun.kind if self.noun else "any"
+
+    @property
+    def late(self) -> bool:
+        """Whether it arrived after the estimated date."""
+        return self.received and self.overdue > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """When the survey was sent and answered."""
+
+    created: datetime
+    answered: datetime
+
+
+def draw_occasion(dice: Dice, order: Order) -> Occasion | None:
+    """When the customer is asked and answers; None when that is after the data ends.
+
+    The survey goes out on the day after the delivery, or soon after the estimated date when nothing has come.
+    """
+    clock = time(dice.between(8, 23), dice.between(0, 59), dice.between(0, 59))
+    late = order.delay_days or 0
+    before_delivery = late >= PENDING_FROM_DAYS and dice.chance(0.4)
+    if order.delivered and not before_delivery:
+        created = order.delivered.date() + timedelta(days=1)
+        answered = created + timedelta(days=int(min(60, dice.lognormal(1.4, 1.0))))
+    else:
+        overdue = 2 + int(min(40, dice.lognormal(2.2, 0.9)))
+        if before_delivery:
+            overdue = max(3, min(overdue, late - 1))
+        answered = order.estimated + timedelta(days=overdue)
+        created = order.estimated + timedelta(days=min(2, overdue))
+    if answered > LAST_ANSWER:
+        return None
+    return Occasion(datetime.combine(created, time()), datetime.combine(answered, clock))
+
+
+def situation(order: Order, occasion: Occasion) -> str:
+    """Which kind of experience this was, for the law of the scores."""
+    if order.delivered is None:
+        return "undelivered"
+    if order.delivered > occasion.answered:
+        return "pending"
+    late = order.delay_days or 0
+    if late:
+        return "late_small" if late <= 3 else "late_middle" if late <= 8 else "late_big"
+    return "several" if len(order.items) > 1 else "single"
+
+
+def facts_of(dice: Dice, order: Order, occasion: Occasion) -> Facts:
+    """The facts on the day of the review; what the product is called is drawn."""
+    today, bought = occasion.answered.date(), order.purchased.date()
+    delivered = order.delivered.date() if order.delivered and order.delivered <= occasion.answered else None
+    end = delivered or today
+    category = order.items[0].product.category if order.items else None
+    return Facts(
+        received=delivered is not None,
+        cancelled=order.status in CANCELLED,
+        shipped=order.carried is not None,
+        overdue=max(0, (end - order.estimated).days),
+        waited=(end - bought).days,
+        owned=(today - delivered).days if delivered else 0,
+        promised=(order.estimated - bought).days,
+        early=max(0, (order.estimated - end).days) if delivered else 0,
+        items=len(order.items),
+        category=category,
+        noun=dice.pick(category.nouns) if category else None,
+        value=order.value,
+        freight=order.freight,
+        purchased=bought,
+        estimated=order.estimated,
+        delivered=delivered,
+        payment=_payment(order),
+        person=order.person,
+    )
+
+
+def _payment(order: Order) -> str:
+    first = order.payments[0]
+    if len(order.payments) > 1 and first.kind == "credit_card":
+        return "com cartão e vale"
+    if first.kind == "credit_card" and first.installments > 1:
+        return f"no cartão em {first.installments}x"
+    return {"credit_card": "no cartão", "boleto": "no boleto", "debit_card": "no débito"}.get(first.kind, "com vale")

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from plumbline.tasks.tables import read_table
-from plumbline_commerce.database.dice import Dice, Weighted, listed
-from plumbline_commerce.database.marginals import REPEAT_SHARE, STATE_SHARES
+from plumbline_commerce.database.dice import Dice, Weighted, listed, shares
+from plumbline_commerce.database.marginals import REPEAT_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,8 @@ def geolocation_rows(dice: Dice, used: dict[str, City]) -> list[tuple[str, float
 
 
 WOMEN, MEN = (listed(names) for names in read_table(Path(__file__).with_name("people.yaml")).values())
-_STATES = Weighted(STATE_SHARES.items())
-_SELLER_STATES = Weighted(
-    {"SP": 60, "PR": 11, "MG": 8, "SC": 6, "RJ": 5.5, "RS": 4, "GO": 1.3, "DF": 1, "ES": 0.7, "BA": 0.6, "CE": 0.4,
-     "PE": 0.3, "MT": 0.2, "MS": 0.2, "RN": 0.2, "PB": 0.2}.items()
-)  # fmt: skip
+_STATES = shares("states")
+_SELLER_STATES = shares("seller_states")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from functools import cache
 from pathlib import Path
 
 from plumbline.tasks.tables import read_tables
-from plumbline_commerce.database.dice import Dice, Weighted
-from plumbline_commerce.database.facts import Facts
+from plumbline_commerce.database.dice import SHARES, Dice, Weighted, shares_by
 from plumbline_commerce.database.gold import TOPICS, Said
+from plumbline_commerce.database.orders import Facts
 
 Bank = tuple[str, ...]
 BANKS: dict[str, Bank] = {
@@ -250,45 +250,7 @@ class Plan:
         )
 
 
-_FEELINGS = {
-    1: Weighted([("bad", 0.955), ("mixed", 0.02), ("neutral", 0.005), ("good", 0.02)]),
-    2: Weighted([("bad", 0.82), ("mixed", 0.13), ("neutral", 0.04), ("good", 0.01)]),
-    3: Weighted([("bad", 0.32), ("mixed", 0.36), ("neutral", 0.20), ("good", 0.12)]),
-    4: Weighted([("bad", 0.01), ("mixed", 0.15), ("neutral", 0.06), ("good", 0.78)]),
-    5: Weighted([("bad", 0.004), ("mixed", 0.021), ("neutral", 0.015), ("good", 0.96)]),
-}
-"""What a review of each score feels like. The few that contradict their score are as in real data."""
-_PENDING_FEELINGS = {1: 0.99, 2: 0.98, 3: 0.9, 4: 0.6, 5: 0.45}
-"""Chance of a complaint where nothing has come."""
-
-_TOPICS = {
-    "late": Weighted([("late", 0.86), ("defective", 0.03), ("wrong", 0.02), ("service", 0.035), ("price", 0.03),
-                      ("", 0.025)]),
-    "nothing": Weighted([("missing", 0.93), ("service", 0.045), ("", 0.025)]),
-    "several": Weighted([("missing", 0.62), ("defective", 0.09), ("wrong", 0.08), ("service", 0.07), ("price", 0.09),
-                         ("", 0.05)]),
-    "single": Weighted([("defective", 0.13), ("wrong", 0.105), ("service", 0.26), ("price", 0.36), ("", 0.145)]),
-}  # fmt: skip
-"""The main complaint by experience; "" is displeasure without a topic."""
-_ALSO = {
-    "late": Weighted([("service", 5), ("defective", 1.5), ("wrong", 1), ("price", 2)]),
-    "missing": Weighted([("service", 8), ("price", 1)]),
-    "defective": Weighted([("service", 5), ("price", 3)]),
-    "wrong": Weighted([("service", 5), ("price", 2), ("defective", 1.5)]),
-    "service": Weighted([("defective", 3), ("wrong", 2), ("price", 3)]),
-    "price": Weighted([("defective", 3), ("service", 3)]),
-}
-"""What else is complained about."""
-_ALSO_SHARE = {1: 0.27, 2: 0.22, 3: 0.15, 4: 0.03, 5: 0.03}
-_PRAISED = {
-    "praise_product": 0.46,
-    "praise_delivery": 0.40,
-    "praise_general": 0.26,
-    "praise_service": 0.10,
-    "praise_price": 0.10,
-}
-_STRONG_BAD = {1: 0.45, 2: 0.22, 3: 0.06, 4: 0.02, 5: 0.02}
-_STRONG_GOOD = {1: 0.3, 2: 0.2, 3: 0.15, 4: 0.25, 5: 0.62}
+_FEELINGS, _TOPICS, _ALSO = shares_by("feelings"), shares_by("topics"), shares_by("also")
 
 
 def draw_plan(dice: Dice, facts: Facts, score: int) -> Plan:
@@ -296,14 +258,10 @@ def draw_plan(dice: Dice, facts: Facts, score: int) -> Plan:
     if facts.received:
         feeling = dice.weighted(_FEELINGS[score])
     else:
-        feeling = "bad" if dice.chance(_PENDING_FEELINGS[score]) else "good"
-    if feeling == "bad":
-        return _bad(dice, facts, score)
-    if feeling == "mixed":
-        return _mixed(dice, facts, score)
+        feeling = "bad" if dice.chance(SHARES["pending_complaint"][score]) else "good"
     if feeling == "neutral":
-        return _neutral(dice)
-    return _good(dice, facts, score)
+        return Plan(("neutral",) if dice.chance(0.55) else ("lukewarm",), strong=False)
+    return {"bad": _bad, "mixed": _mixed, "good": _good}[feeling](dice, facts, score)
 
 
 def _main_complaint(dice: Dice, facts: Facts) -> str:
@@ -327,7 +285,7 @@ def _fits(topic: str, facts: Facts) -> bool:
 
 def _bad(dice: Dice, facts: Facts, score: int) -> Plan:
     main = _main_complaint(dice, facts)
-    strong = dice.chance(_STRONG_BAD[score])
+    strong = dice.chance(SHARES["strong_blame"][score])
     if not main:
         alone = dice.random()
         if alone < 0.25:
@@ -335,7 +293,7 @@ def _bad(dice: Dice, facts: Facts, score: int) -> Plan:
         return Plan(("displeased", "refuses") if alone < 0.5 else ("displeased",), strong)
     points = [main]
     ironic = dice.chance(0.075) and bool(ironic_bank(main, facts))
-    if dice.chance(_ALSO_SHARE[score]):
+    if dice.chance(SHARES["second_complaint"][score]):
         also = dice.weighted(_ALSO[main])
         if _fits(also, facts):
             points.append(also)
@@ -351,14 +309,13 @@ def _bad(dice: Dice, facts: Facts, score: int) -> Plan:
 
 def _praises(dice: Dice, facts: Facts, without: tuple[str, ...], most: int) -> list[str]:
     """Topics to praise that agree with the facts, at least one and at most `most`."""
-    open_topics = {topic: weight for topic, weight in _PRAISED.items() if topic not in without}
     if not facts.received:
-        for topic in ("praise_product", "praise_general", "praise_delivery", "praise_price"):
-            open_topics.pop(topic, None)
+        without += ("praise_product", "praise_general", "praise_delivery", "praise_price")
     if facts.overdue:
-        open_topics.pop("praise_delivery", None)
+        without += ("praise_delivery",)
     if facts.value is None:
-        open_topics.pop("praise_price", None)
+        without += ("praise_price",)
+    open_topics = {topic: weight for topic, weight in SHARES["praised"].items() if topic not in without}
     chosen: list[str] = []
     while open_topics and len(chosen) < most:
         topic = dice.weighted(Weighted(open_topics.items()))
@@ -369,7 +326,7 @@ def _praises(dice: Dice, facts: Facts, without: tuple[str, ...], most: int) -> l
 
 
 def _good(dice: Dice, facts: Facts, score: int) -> Plan:
-    strong = dice.chance(_STRONG_GOOD[score])
+    strong = dice.chance(SHARES["strong_praise"][score])
     if dice.chance(0.05):
         return Plan(("recommends",), strong)
     many = dice.random()
@@ -383,14 +340,8 @@ def _good(dice: Dice, facts: Facts, score: int) -> Plan:
 
 def _mixed(dice: Dice, facts: Facts, score: int) -> Plan:
     main = _main_complaint(dice, facts) or "service"
-    clashing = {
-        "late": ("praise_delivery", "praise_general"),
-        "missing": ("praise_delivery", "praise_general"),
-        "defective": ("praise_product", "praise_general"),
-        "wrong": ("praise_product", "praise_general"),
-        "service": ("praise_service", "praise_general"),
-        "price": ("praise_price", "praise_general"),
-    }[main]
+    good = {"late": "delivery", "missing": "delivery", "defective": "product", "wrong": "product"}
+    clashing = (f"praise_{good.get(main, main)}", "praise_general")
     praise = _praises(dice, facts, clashing, 1 if dice.chance(0.8) else 2)
     strong = dice.chance(0.3)
     points = [*praise, main] if dice.chance(0.68) else [main, *praise]
@@ -400,7 +351,3 @@ def _mixed(dice: Dice, facts: Facts, score: int) -> Plan:
     elif verdict > (0.97 if score >= 3 else 0.88):
         points.append("refuses")
     return Plan(tuple(points), strong)
-
-
-def _neutral(dice: Dice) -> Plan:
-    return Plan(("neutral",) if dice.chance(0.55) else ("lukewarm",), strong=False)

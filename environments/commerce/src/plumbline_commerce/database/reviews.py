@@ -8,23 +8,30 @@ text.
 from dataclasses import dataclass, replace
 
 from plumbline_commerce.database import plans as banks
-from plumbline_commerce.database.dice import Dice, Weighted
-from plumbline_commerce.database.facts import Facts
+from plumbline_commerce.database.dice import Dice, shares_by
 from plumbline_commerce.database.gold import TOPICS, Gold, label, shorten
 from plumbline_commerce.database.marginals import MESSAGE_MAX_CHARS, QUOTE_SHARE
-from plumbline_commerce.database.noise import CLOSE, END, MARKS, OPEN, STYLES, Clause, Style, capitalised, join, spell
+from plumbline_commerce.database.orders import Facts
 from plumbline_commerce.database.plans import BANKS, Bank, Plan, draw_plan
-from plumbline_commerce.database.words import Words
+from plumbline_commerce.database.words import (
+    CLOSE,
+    END,
+    MARKS,
+    OPEN,
+    STYLES,
+    Clause,
+    Style,
+    Words,
+    capitalised,
+    join,
+    spell,
+)
 
 LIMIT = 200
 """Where texts are cut off, as in Olist; a few run on to `marginals.MESSAGE_MAX_CHARS`."""
 LONG = 235
 """Characters aimed at where a text shall run into the limit."""
-_STYLE_OF = {
-    -1: Weighted([("plain", 40), ("sloppy", 24), ("slang", 9), ("accentless", 10), ("shouting", 9), ("formal", 8)]),
-    0: Weighted([("plain", 48), ("sloppy", 24), ("slang", 8), ("accentless", 11), ("shouting", 3), ("formal", 6)]),
-    1: Weighted([("plain", 50), ("sloppy", 22), ("slang", 9), ("accentless", 10), ("shouting", 5), ("formal", 4)]),
-}
+_STYLE_OF = shares_by("styles_of")
 _LONG_SHARE = {-1: 0.22, 0: 0.10, 1: 0.04}
 _LENGTH = {-1: (88.0, 0.50), 0: (80.0, 0.48), 1: (61.0, 0.56)}
 """Characters aimed at: median and deviation of the logarithm, against, neither, for."""
@@ -261,18 +268,14 @@ def draw_title(dice: Dice, gold: Gold | None, score: int) -> str | None:
         gold: the labels of the message; None without a message.
         score: 1 to 5 stars.
     """
-    if gold is None:
-        if not dice.chance(_TITLED_WITHOUT):
-            return None
-        return _title(dice, "good" if score >= 4 else "middle" if score == 3 else "bad")
-    if not dice.chance(_TITLED_WITH):
+    if not dice.chance(_TITLED_WITHOUT if gold is None else _TITLED_WITH):
         return None
-    if gold.would_recommend is not None and gold.sentiment != "neutro" and dice.chance(0.5):
-        return _title(dice, "recommends" if gold.would_recommend else "refuses")
-    if gold.sentiment == "negativo" and gold.complaint_category != "nenhum" and dice.chance(0.55):
-        return _title(dice, gold.complaint_category)
-    return _title(dice, {"positivo": "good", "neutro": "middle", "negativo": "bad"}[gold.sentiment])
-
-
-def _title(dice: Dice, kind: str) -> str:
+    if gold is None:
+        kind = "good" if score >= 4 else "middle" if score == 3 else "bad"
+    elif gold.would_recommend is not None and gold.sentiment != "neutro" and dice.chance(0.5):
+        kind = "recommends" if gold.would_recommend else "refuses"
+    elif gold.sentiment == "negativo" and gold.complaint_category != "nenhum" and dice.chance(0.55):
+        kind = gold.complaint_category
+    else:
+        kind = {"positivo": "good", "neutro": "middle", "negativo": "bad"}[gold.sentiment]
     return dice.pick(BANKS[f"title.{kind}"])

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from plumbline.records import Example
-from plumbline.tasks.controls import blank, echo, shuffled_gold
 from plumbline_commerce.database.gold import MAX_SPAN, shorten
 from plumbline_commerce.extraction.schema import CATEGORIES, KEYS, SENTIMENTS
 from plumbline_commerce.options import Sloppiness
@@ -108,25 +107,12 @@ def _answer(values: dict[str, object], example: Example) -> str:
     return json.dumps({key: values[key] for key in KEYS if key in example.reference}, ensure_ascii=False)
 
 
-CONTROLS = {
-    "blank": blank,
+WAYS = {
     "constant": constant,
     "facts-only": facts_only,
     "first-sentence": first_sentence,
-    "shuffled-gold": shuffled_gold,
-    "echo": echo,
     "keyword-stuffing": stuffing,
 }
-LIMITS = {
-    "blank": 0.0,
-    "constant": 0.42,
-    "facts-only": 0.48,
-    "first-sentence": 0.52,
-    "shuffled-gold": 0.32,
-    "echo": 0.0,
-    "keyword-stuffing": 0.15,
-}
-"""Of all ten keys; fewer keys have floors of their own."""
 
 
 DECIMAL = re.compile(r"(?<=: )(\d+)\.(\d+)(?=[,}])")

@@ -1,64 +1,55 @@
 """The job: one JSON object of what a review says."""
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Hashable, Mapping, Set
 from typing import Any
 
-from plumbline.records import Example
+from plumbline.records import Example, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks.task import gold_of
 from plumbline_commerce.extraction import rubric
-from plumbline_commerce.extraction.controls import CONTROLS, LIMITS, sloppily
+from plumbline_commerce.extraction.controls import WAYS, sloppily
 from plumbline_commerce.extraction.pairs import pairs
 from plumbline_commerce.extraction.schema import ISSUES, KEYS
-from plumbline_commerce.job import Job, Verdict
-from plumbline_commerce.options import CommerceOptions
+from plumbline_commerce.job import Job, read_limits
 
 
-def identity(options: CommerceOptions) -> str:
-    """The reading, because it decides the totals, and the keys."""
-    keys = "" if options.keys is None else f":{','.join(options.keys)}"
-    return f":{options.reading}{keys}"
+class Extraction(Job):
+    """See `Job`."""
 
+    name, rubric, limits, ways = "extraction", rubric.RUBRIC, read_limits("extraction"), WAYS
+    pairs = staticmethod(pairs)
 
-def verdict(options: CommerceOptions, _folder: Path) -> Verdict:
-    """See `Job.verdict`."""
-    return lambda example, completion: rubric.judge(
-        example.reference, example.reference["review"], completion, options.reading
-    )
+    @property
+    def identity(self) -> str:
+        """The reading, because it decides the totals, and the keys."""
+        keys = "" if self.options.keys is None else f":{','.join(self.options.keys)}"
+        return f":{self.options.reading}{keys}"
 
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        """See `Job.judge`."""
+        return rubric.judge(example.reference, example.reference["review"], completion, self.options.reading)
 
-def check(reference: Mapping[str, Any]) -> None:
-    """See `Job.check`."""
-    if not isinstance(reference.get("review"), str):
-        raise ValueError(  # noqa: TRY004 - a row of somebody's file, not an argument
-            "the reference lacks the review; add the text that the answer is about"
-        )
-    asked = set(reference) & set(KEYS)
-    if not asked or 0 < len(asked & set(ISSUES)) < len(ISSUES):
-        raise ValueError(
-            f"the reference has the gold values {', '.join(sorted(asked)) or 'of no key'}; "
-            f"it needs at least one of {', '.join(KEYS)}, and of the three flags all or none"
-        )
+    @staticmethod
+    def check(reference: Mapping[str, Any]) -> None:
+        """See `Job.check`."""
+        if not isinstance(reference.get("review"), str):
+            raise ValueError(  # noqa: TRY004 - a row of somebody's file, not an argument
+                "the reference lacks the review; add the text that the answer is about"
+            )
+        asked = set(reference) & set(KEYS)
+        if not asked or 0 < len(asked & set(ISSUES)) < len(ISSUES):
+            raise ValueError(
+                f"the reference has the gold values {', '.join(sorted(asked)) or 'of no key'}; "
+                f"it needs at least one of {', '.join(KEYS)}, and of the three flags all or none"
+            )
 
+    def demonstration(self, example: Example, seed: int) -> str:
+        """The gold answer, as carelessly written as the options say."""
+        gold, sloppiness = gold_of(example), self.options.sloppiness
+        if len(example.reference["review"]) <= sloppiness.over:
+            return gold
+        return sloppily(gold, sloppiness, generator(seed, "sloppiness"))
 
-def demonstration(example: Example, options: CommerceOptions, seed: int) -> str:
-    """The gold answer, as carelessly written as the options say."""
-    gold, sloppiness = gold_of(example), options.sloppiness
-    if len(example.reference["review"]) <= sloppiness.over:
-        return gold
-    return sloppily(gold, sloppiness, generator(seed, "sloppiness"))
-
-
-JOB = Job(
-    name="extraction",
-    rubric=rubric.RUBRIC,
-    controls=CONTROLS,
-    limits=LIMITS,
-    pairs=pairs,
-    check=check,
-    verdict=verdict,
-    identity=identity,
-    demonstration=demonstration,
-    said=lambda _folder: lambda _example, completion: rubric.said(completion),
-)
+    def said(self, _example: Example, completion: str) -> Set[Hashable]:
+        """See `Job.said`."""
+        return rubric.said(completion)

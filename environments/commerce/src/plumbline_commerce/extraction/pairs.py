@@ -2,18 +2,24 @@
 
 The complaint categories are as even as the database allows, because at their natural rates most reviews say that all
 is well, and an answer that always says so would earn most of the reward.
+
+From a row of `orders_enriched` to a chat in Portuguese and its gold answer.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
+from plumbline.records import Message
 from plumbline.seeds import generator
-from plumbline_commerce.extraction import prompt
-from plumbline_commerce.extraction.schema import KEYS, MAY_BE_NULL
-from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
+from plumbline.tasks.tables import read_table
+from plumbline_commerce.database.gold import MAX_SPAN
+from plumbline_commerce.extraction.schema import CATEGORIES, ISSUES, KEYS, MAY_BE_NULL
+from plumbline_commerce.job import Pair, Shop, brazilian, rows_of, split_evenly, split_sizes, too_few
 from plumbline_commerce.options import CommerceOptions
 
 NO_COMPLAINT = "nenhum"
@@ -88,11 +94,57 @@ def _quotas(available: Mapping[str, int], count: int) -> dict[str, int]:
 
 def _pair(row: Mapping[str, Any], options: CommerceOptions) -> Pair:
     keys = options.keys or KEYS
-    reference = prompt.reference(row, keys)
+    reference = reference_of(row, keys)
     return Pair(
         id=f"extraction-{row['order_id'][:16]}",
-        prompt=prompt.messages(row, options.instructions, keys),
-        gold=prompt.gold(reference),
+        prompt=messages(row, options.instructions, keys),
+        gold=json.dumps(reference, ensure_ascii=False),
         reference={**reference, "review": row["review_text"]},
         about={key: row[key] for key in ("order_id", "customer_id", "customer_unique_id", "review_id")},
     )
+
+
+_PROMPT: dict[str, Any] = read_table(Path(__file__).with_name("prompt.yaml"))
+EXPLAINED = {
+    key: text.format(categories=", ".join(CATEGORIES), issues=", ".join(ISSUES), most=MAX_SPAN)
+    for key, text in _PROMPT["explained"].items()
+}
+"""What the prompt says of the keys; the three flags together."""
+
+
+def messages(
+    row: Mapping[str, Any], instructions: Literal["full", "short"], keys: Sequence[str] = KEYS
+) -> list[Message]:
+    """The prompt: what to do, the order's facts, the review as it was written."""
+    explained = "\n".join([_PROMPT["opening"], *(EXPLAINED[key] for key in keys if key in EXPLAINED)])
+    return [
+        {"role": "system", "content": explained if instructions == "full" else _PROMPT["short"]},
+        {"role": "user", "content": f"{_facts(row, instructions)}\nAvaliação: {row['review_text']}"},
+    ]
+
+
+def _facts(row: Mapping[str, Any], instructions: Literal["full", "short"]) -> str:
+    if row["delay_days"] is None:
+        delivery = "não entregue"
+    elif row["delay_days"] == 0:
+        delivery = f"entregue em {row['delivery_days']} dias, no prazo"
+    else:
+        delivery = f"entregue em {row['delivery_days']} dias, com {row['delay_days']} de atraso"
+    if instructions == "short":
+        return f"Entrega: {delivery}"
+    return f"Pedido: {_order(row)}, para {row['customer_city']} ({row['customer_state']})\nEntrega: {delivery}"
+
+
+def _order(row: Mapping[str, Any]) -> str:
+    """What was bought and for how much; an order that was cancelled early has neither."""
+    category = (row["product_category"] or "sem categoria").replace("_", " ")
+    if row["order_value"] is None:
+        return "sem itens"
+    freight = brazilian(row["freight_value"] or 0.0, 2)
+    return f"{category}, R$ {brazilian(row['order_value'], 2)} mais R$ {freight} de frete"
+
+
+def reference_of(row: Mapping[str, Any], keys: Sequence[str] = KEYS) -> dict[str, Any]:
+    """The gold values of a row, typed (SQLite has no booleans)."""
+    flags = {*ISSUES, "would_recommend"}
+    return {key: bool(row[key]) if key in flags and row[key] is not None else row[key] for key in keys}

@@ -15,36 +15,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plumbline.records import Outcome, Score
-from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.lenient_json import Reading, in_order, read_json, strict_json
 from plumbline_commerce.database.gold import MAX_SPAN
 from plumbline_commerce.extraction.schema import ISSUES, JSON_SCHEMA, KEYS, fits, is_number, meanings, words
+from plumbline_commerce.job import read_rubric
 
-RUBRIC = Rubric(
-    "commerce-extraction",
-    2,
-    parts=(
-        Part("complaint_category", 0.20, "exact"),
-        Part(
-            "main_complaint",
-            0.20,
-            "a literal span of the review: F1 of its words with the gold span's; null where none",
-        ),
-        Part("exact", 0.15, "every one of the ten values right, numbers within 0.1"),
-        Part("issues", 0.13, "the three flags: intersection over union of the issues that are true"),
-        Part("sentiment", 0.12, "exact"),
-        Part("sentiment_score", 0.07, "1 - 2 |difference|, at least 0"),
-        Part("delay_days", 0.06, "exact 1, a day off 0.5"),
-        Part("would_recommend", 0.04, "exact, null included"),
-        Part("churn_risk", 0.03, "1 - 5 |difference|, at least 0; 1 where it rounds to the gold"),
-    ),
-    form=(
-        Part("parses", 0.30, "it is JSON, whatever its values: as it stands 1, after repairs 0.5, cut short 0.25"),
-        Part("schema", 0.10, "the share of the ten keys with the right type and range, invented keys counted against"),
-        Part("alone", 0.10, "nothing stands around the object"),
-    ),
-)
+RUBRIC = read_rubric("extraction", 2)
 SCHEMA = Schema.from_json(JSON_SCHEMA)
 AROUND = frozenset({"fence", "prose", "thought"})
 """Repairs that took something away from around the object, and changed nothing in it."""
@@ -78,7 +55,9 @@ def judge(reference: Mapping[str, Any], review: str, completion: str, reading: s
     meant, repairs = meanings(read.value, read.repairs, reference) if isinstance(read.value, dict) else ({}, set())
     how = Reading(read.value, in_order({*read.repairs, *repairs}), read.complete).how
     parts = {"lenient": _parts(reference, review, read, meant)}
-    parts["strict"] = parts["lenient"] if how == "strict" else _strict_parts(reference, review, completion)
+    strict = strict_json(completion)
+    as_written = Reading(strict, (), complete=True)
+    parts["strict"] = parts["lenient"] if how == "strict" else _parts(reference, review, as_written, strict)
     readings = {name: RUBRIC.total(values) for name, values in parts.items()}
     return Outcome(how=how), RUBRIC.score(parts[reading], readings)
 
@@ -88,11 +67,6 @@ def said(completion: str) -> frozenset[tuple[str, str]]:
     read = read_json(completion, SCHEMA, coerced=False)
     meant = meanings(read.value, read.repairs, {})[0] if isinstance(read.value, dict) else {}
     return frozenset((key, repr(value)) for key, value in meant.items())
-
-
-def _strict_parts(reference: Mapping[str, Any], review: str, completion: str) -> Mapping[str, float | None]:
-    value = strict_json(completion)
-    return _parts(reference, review, Reading(value, (), complete=True), value)
 
 
 def _parts(

@@ -5,7 +5,7 @@ as the text states it, that row's value; or where the sentence says so, a differ
 mean with that row in it. A row's name with another row's number is contradicted.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -49,6 +49,8 @@ class Said:
     tokens: list[Token]
     places: list[int]
     """Where rows are named."""
+    numbers: dict[int, Stated]
+    """Its numbers, by where they stand."""
     words: frozenset[str]
     advises: bool
     """Whether it says what to do; its numbers may be targets."""
@@ -61,9 +63,13 @@ class Said:
         """The word at a place; "" before the first and behind the last."""
         return self.tokens[place].text if 0 <= place < len(self.tokens) else ""
 
+    def texts(self, start: int, end: int) -> list[str]:
+        """The words from start to end."""
+        return [token.text for token in self.tokens[max(0, start) : end]]
+
     def measures(self, start: int, end: int) -> list[int]:
         """The measures that the words from start to end name, those that most words name."""
-        return _named(self.table.measures, tuple([token.text for token in self.tokens[max(0, start) : end]]))
+        return _named(self.table.measures, tuple(self.texts(start, end)))
 
 
 def said(sentence: Sentence, table: Table) -> Said:
@@ -71,7 +77,9 @@ def said(sentence: Sentence, table: Table) -> Said:
     tokens = sentence.tokens[:TOKENS]
     texts = frozenset([token.text for token in tokens])
     advises = not (texts.isdisjoint(words()["actions"]) and texts.isdisjoint(words()["advising"]))
-    return Said(table, tokens, [place for place, token in enumerate(tokens) if token.rows], texts, advises)
+    places = [place for place, token in enumerate(tokens) if token.rows]
+    numbers = {place: token.number for place, token in enumerate(tokens) if token.number is not None}
+    return Said(table, tokens, places, numbers, texts, advises)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -95,12 +103,9 @@ def is_near(value: float, number: Stated) -> bool:
     stated = number.value
     if stated is None:
         return False
-    slack = number.step / 2 + 1e-6
-    if not number.nearly:
-        return abs(value - stated) <= slack
+    slack, reach = number.step / 2 + 1e-6, BEYOND_WORDS if number.in_words else BEYOND
     if number.nearly == "about":
         slack = max(slack, NEARLY * abs(stated))
-    reach = BEYOND_WORDS if number.in_words else BEYOND
     if number.nearly == "over":
         return stated - 1e-6 <= value <= stated * (1 + reach) + slack
     if number.nearly == "under":
@@ -110,24 +115,22 @@ def is_near(value: float, number: Stated) -> bool:
 
 def number_claims(what: Said) -> Iterator[Claim]:
     """The claims of a sentence's numbers, in their order; a number that claims nothing of the table is left out."""
-    numbers = [place for place, token in enumerate(what.tokens) if token.number is not None]
-    bound = _bound(what, numbers) if numbers else {}
-    for place, rows in bound.items():
-        if (claim := _claim(what, place, _number(what, place), rows)) is not None:
+    for place, rows in _bound(what).items():
+        if (claim := _claim(what, place, what.numbers[place], rows)) is not None:
             yield claim
 
 
-def _bound(what: Said, numbers: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def _bound(what: Said) -> dict[int, tuple[int, ...]]:
     """The rows that each number stands with: of "SP e RJ têm 9 e 5" the first with 9 and the second with 5."""
-    near = {place: _nearest(what, place) for place in numbers}
+    near = {place: _nearest(what, place) for place in what.numbers}
     found = {place: what.tokens[at].rows if at is not None else () for place, at in near.items()}
     for at in {at for at in near.values() if at is not None}:
         if len(what.tokens[at].rows) == 1 and "contra" not in what.words:
             continue
         mine = [place for place, where in near.items() if where == at]
-        mine = [place for place in mine if _number(what, place).nearly not in _BOUNDS]
+        mine = [place for place in mine if what.numbers[place].nearly not in _BOUNDS]
         rows = what.tokens[at].rows
-        if len(rows) == 1 and len(mine) == 2 and "contra" in (token.text for token in what.tokens[mine[0] : mine[1]]):
+        if len(rows) == 1 and len(mine) == 2 and "contra" in what.texts(*mine):
             rows = (*(row for before in what.places if before < at for row in what.tokens[before].rows), *rows)[-2:]
         if len(rows) < 2:
             continue
@@ -142,15 +145,9 @@ _BOUNDS = frozenset({"above", "below"})
 _RELATIVE = frozenset({"times", "half", "points"})
 
 
-def _number(what: Said, place: int) -> Stated:
-    number = what.tokens[place].number
-    assert number is not None
-    return number
-
-
 def _unit(what: Said, place: int) -> str:
     """A number's unit; of "20,4 e 24,9 dias" both have the second's."""
-    unit, after = _number(what, place).unit, what.tokens[place + 1 : place + 3]
+    unit, after = what.numbers[place].unit, what.tokens[place + 1 : place + 3]
     if not unit and len(after) == 2 and after[0].text in {"e", ",", "a", "para"} and after[1].number is not None:
         return after[1].number.unit
     return unit
@@ -184,7 +181,7 @@ def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Cla
         exact = number._replace(step=0.0)
         vague = claim.verdict == "supported" and coarse and _answered(what, place, exact, rows) is None
         return None if vague else claim
-    if what.advises and sum(token.number is not None for token in what.tokens) <= MOST_TARGETS:
+    if what.advises and len(what.numbers) <= MOST_TARGETS:
         return None  # the table has no answer
     known = rows and (_fitting(what.table.measures, number.unit) or number.unit in _RELATIVE)
     operation = number.unit in _RELATIVE or _sign(what, place) != 0
@@ -197,7 +194,7 @@ def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Cla
 
 def _answered(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """The first way in which the table answers a number; "a média é de" asks for the mean before a row's value."""
-    told = [token.text for token in what.tokens[max(0, place - 4) : place]] if what.has("mean") else []
+    told = what.texts(place - 4, place) if what.has("mean") else []
     first = [_whole] if not words()["mean"].isdisjoint(told) else []
     for test in (*first, _bound_of, _cell, *_DERIVED):
         if test is _share and _sign(what, place):
@@ -339,7 +336,7 @@ def _turned(what: Said, place: int) -> tuple[list[tuple[int, int]], int] | None:
     before = [at for at in what.places if at < place][-2:]
     if len(before) < 2:
         return None
-    between = {token.text for token in what.tokens[before[0] + 1 : before[1]]}
+    between = set(what.texts(before[0] + 1, before[1]))
     sign = (not between.isdisjoint(words()["above"])) - (not between.isdisjoint(words()["below"]))
     if sign == 0 or "," in between or _sign(what, place) != 0:
         return None
@@ -411,7 +408,7 @@ _TURNS = words()["rose"] | words()["fell"]
 def _sign(what: Said, place: int) -> int:
     """The direction that the words beside a number give it: 1 up, -1 down, 0 none or "a diferença"."""
     texts = _beside(what, place)
-    if _number(what, place).nearly in {"over", "under"} and texts:
+    if what.numbers[place].nearly in {"over", "under"} and texts:
         texts = [text for text in texts if text not in {"mais", "menos", "acima"}] or [""]
     if not words()["gap_nouns"].isdisjoint(texts):
         return 0
@@ -459,14 +456,14 @@ def comparison_claims(what: Said) -> Iterator[Claim]:
 
 def _is_hedged(what: Said, place: int) -> bool:
     """ "maior ou menor": both directions, so neither."""
-    texts = [token.text for token in what.tokens[place : place + 3]]
+    texts = what.texts(place, place + 3)
     if len(texts) < 3 or texts[1] not in {"ou", "/"}:
         return False
     return (texts[0] in _UPS and texts[2] in _DOWNS) or (texts[0] in _DOWNS and texts[2] in _UPS)
 
 
 def _is_denied(what: Said, place: int) -> bool:
-    before = [token.text for token in what.tokens[max(0, place - 4) : place]]
+    before = what.texts(place - 4, place)
     if "longe" in before or words()["negation"].isdisjoint(before):
         return False
     return {"so", "apenas", "somente"}.isdisjoint(before)  # "não só" denies nothing
@@ -495,12 +492,8 @@ def _extreme(what: Said, place: int) -> Claim | None:
 
 def _first_right(claims: Iterable[Claim]) -> Claim | None:
     """The first claim that the table supports, else the first."""
-    first = None
-    for claim in claims:
-        if claim.verdict == "supported":
-            return claim
-        first = first or claim
-    return first
+    made = list(claims)
+    return next((claim for claim in made if claim.verdict == "supported"), made[0] if made else None)
 
 
 def _end(text: str, following: str) -> str:
@@ -550,7 +543,7 @@ def _is_comparative(what: Said, place: int) -> bool:
 def _is_behind_a_noun(what: Said, place: int) -> bool:
     """ "compras maiores", "frete mais barato": no superlative, but "o ponto mais alto" is one."""
     text = what.tokens[place].text
-    before = [token.text for token in what.tokens[max(0, place - 4) : place]]
+    before = what.texts(place - 4, place)
     if not before or not before[-1] or before[-1] in _EDGES or text not in words()["adjectives"]:
         return False
     if text in {"mais", "menos"} and not {"o", "a", "os", "as", "que", "quem", "onde"}.isdisjoint(before):
@@ -587,8 +580,8 @@ def _measures(what: Said, place: int, rows: tuple[int, ...]) -> list[int]:
     stop = next((at for at in range(place + 1, end) if what.tokens[at].rows or what.tokens[at].number), end)
     if named := what.measures(place, stop) or what.measures(start, end):
         return named
-    numbers = [(abs(at - place), at, token.number) for at, token in enumerate(what.tokens) if token.number is not None]
-    for _, _, number in sorted(numbers):
+    for at in sorted(what.numbers, key=lambda at: abs(at - place)):
+        number = what.numbers[at]
         fitting = _fitting(what.table.measures, number.unit)
         if found := [m for m in fitting if any(is_near(what.table.values[row][m], number) for row in rows)]:
             return found
@@ -645,17 +638,16 @@ def _against(what: Said, place: int) -> Claim | None:
         elif token.rows:
             before = [here for here in what.places if here < place]
             mine = inner or (what.tokens[before[-1]].rows if before else ())
-            return _compared(what, place, mine, token.rows, end)
+            return _compared(what, place, mine, token.rows, end, mine)
         elif token.text in words()["breaks"]:
             return None
     return None
 
 
 def _against_mean(what: Said, place: int, end: str) -> Claim | None:
-    before = [at for at in what.places if at < place] or [at for at in what.places if at > place]
-    if not before:
+    if not what.places:
         return None
-    rows = what.tokens[before[-1] if before[-1] < place else before[0]].rows
+    rows = what.tokens[next((at for at in reversed(what.places) if at < place), what.places[0])].rows
 
     def claim(measure: int) -> Claim:
         high = _is_high(what.table, measure, end)
@@ -667,7 +659,10 @@ def _against_mean(what: Said, place: int, end: str) -> Claim | None:
     return _first_right(map(claim, _measures(what, place, rows)))
 
 
-def _compared(what: Said, place: int, mine: tuple[int, ...], other: tuple[int, ...], end: str) -> Claim | None:
+def _compared(
+    what: Said, place: int, mine: tuple[int, ...], other: tuple[int, ...], end: str, about: tuple[int, ...]
+) -> Claim | None:
+    """Whether rows are above others, or below, in a measure that numbers of the rows `about` may be of."""
     other = tuple(row for row in other if row not in mine)
     if not mine or not other:
         return None
@@ -679,14 +674,14 @@ def _compared(what: Said, place: int, mine: tuple[int, ...], other: tuple[int, .
             return Claim("supported", "comparison", ("order", measure, *order), (*mine, *other))
         return Claim("contradicted", "comparison", ("order", measure, place), mine)
 
-    return _first_right(map(claim, _measures(what, place, mine)))
+    return _first_right(map(claim, _measures(what, place, about)))
 
 
 def _trend(what: Said, place: int) -> Claim | None:
     """ "caiu de maio a julho", "subiu em março", of rows that have an order."""
     text = what.tokens[place].text
     sign = 1 if text in words()["rose"] else -1 if text in words()["fell"] else 0
-    before = [token.text for token in what.tokens[max(0, place - 6) : place]]
+    before = what.texts(place - 6, place)
     skipped = {"conforme", "medida", "quanto", "proporcao", "se"}
     if not sign or not what.table.ordered or what.advises or not skipped.isdisjoint(before):
         return None
@@ -700,11 +695,4 @@ def _trend(what: Said, place: int) -> Claim | None:
     if first < 0:
         return None
 
-    def claim(measure: int) -> Claim:
-        column = what.table.column(measure)
-        if sign * (column[last] - column[first]) > 0:
-            order = ((last,), (first,)) if sign > 0 else ((first,), (last,))
-            return Claim("supported", "comparison", ("order", measure, *order), (first, last))
-        return Claim("contradicted", "comparison", ("order", measure, place), (first, last))
-
-    return _first_right(map(claim, _measures(what, place, rows)))
+    return _compared(what, place, (last,), (first,), "high" if sign > 0 else "low", rows)

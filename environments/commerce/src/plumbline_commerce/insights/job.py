@@ -6,14 +6,12 @@ The controls are ways to write about a table without analysing it: what they ear
 from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
 
-from plumbline.records import Example
-from plumbline.tasks.controls import blank, constant, echo, shuffled_gold
-from plumbline.tasks.tables import read_table
+from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.task import Control, gold_of
 from plumbline_commerce.insights.pairs import pairs
 from plumbline_commerce.insights.rubric import RUBRIC, judge
-from plumbline_commerce.insights.table import HERE, Table, capitalized, check, table_of, written
-from plumbline_commerce.job import Job
+from plumbline_commerce.insights.table import Table, capitalized, check, data, table_of, written
+from plumbline_commerce.job import Job, read_limits
 
 
 def _each(write: Callable[[Table], str]) -> Control:
@@ -90,24 +88,20 @@ def other_rows(examples: Sequence[Example]) -> list[str]:
     return answers
 
 
-_TABLE = read_table(HERE / "controls.yaml")
-LIMITS = {name: float(most) for name, most in _TABLE["limits"].items()}
-_WAYS: dict[str, Control] = {
-    "blank": blank,
-    "echo": echo,
-    "constant": constant,
-    "shuffled-gold": shuffled_gold,
+WAYS: dict[str, Control] = {
     "other-rows": other_rows,
     "comparisons-alone": _each(comparisons_alone),
     "hedged": _each(hedged),
-    **{name: _filled(way) for name, way in _TABLE["texts"].items()},
+    **{name: _filled(way) for name, way in data("controls")["texts"].items()},
 }
-JOB = Job(
-    name="insights",
-    rubric=RUBRIC,
-    controls={name: _WAYS[name] for name in LIMITS},
-    limits=LIMITS,
-    pairs=pairs,
-    check=check,
-    verdict=lambda _options, _folder: lambda example, text: judge(table_of(example.reference), text),
-)
+
+
+class Insights(Job):
+    """See `Job`."""
+
+    name, rubric, limits, ways = "insights", RUBRIC, read_limits("insights"), WAYS
+    pairs, check = staticmethod(pairs), staticmethod(check)
+
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        """See `Job.judge`."""
+        return judge(table_of(example.reference), completion)

@@ -16,7 +16,6 @@ from plumbline_commerce.insights.rubric import judge
 from plumbline_commerce.insights.table import (
     ORDERED,
     Table,
-    brazilian,
     capitalized,
     data,
     measures,
@@ -25,7 +24,7 @@ from plumbline_commerce.insights.table import (
     table_of,
     written,
 )
-from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
+from plumbline_commerce.job import Pair, Shop, brazilian, pick, rows_of, split_evenly, split_sizes, too_few
 from plumbline_commerce.options import CommerceOptions
 
 TRIES = 50
@@ -104,7 +103,7 @@ def _pair(options: CommerceOptions, index: int, piece: Slice, table: Table) -> P
     rng = generator(options.seed, "insights", "write", index)
     about = data("kinds")[table.kind]
     only = " (só pedidos com avaliação negativa)" if options.insights_from == "negative" else ""
-    question = _one_of(about["questions"], rng)
+    question = pick(about["questions"], rng)
     asked = f"{about['title']}{only}, {piece.said}\n{rendered(table)}\nPergunta: {question}"
     # Where figures happen to be equal, an answer may read as another claim; it is written anew.
     texts = (analysis(table, rng) for _ in range(TRIES))
@@ -230,11 +229,11 @@ def analysis(table: Table, rng: np.random.Generator) -> str:
     names.append("trend" if moved and rng.random() < 0.7 else "mean")
     if together and "share" in slots:
         names.append("share")
-    sentences = [_one_of(data("phrases")[name], rng).format(**slots) for name in names]
-    advice = _one_of(data("phrases")["advice"], rng)
+    sentences = [pick(data("phrases")[name], rng).format(**slots) for name in names]
+    advice = pick(data("phrases")["advice"], rng)
     # What to do where the measure in question is worst; now and then what to learn from where it is best.
     which, row = ("like", "best") if rng.random() < 0.2 else ("at", "worst")
-    action = _one_of(data("kinds")[table.kind][which], rng).format(em=slots[f"em_{row}"], o=slots[row])
+    action = pick(data("kinds")[table.kind][which], rng).format(em=slots[f"em_{row}"], o=slots[row])
     said = [*map(capitalized, sentences), capitalized(advice.format(action=action))]
     return "\n".join(f"- {sentence}" for sentence in said) if rng.random() < 0.5 else " ".join(said)
 
@@ -283,7 +282,3 @@ def _difference(gap: float, table: Table) -> str:
     points = ("ponto", "ponto percentual") if gap < 2 else ("pontos", "pontos percentuais")  # "1,3 ponto"
     units = {"percent": f"{number} {points[1]}", "mean": f"{number} {points[0]}"}
     return units.get(measure.unit) or written(gap, measure, prose=True)
-
-
-def _one_of(choices: Sequence[str], rng: np.random.Generator) -> str:
-    return choices[int(rng.integers(len(choices)))]

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from plumbline.records import Outcome, Score
 from plumbline_commerce.insights.claims import Claim, Said, comparison_claims, number_claims, said
 from plumbline_commerce.insights.reading import Sentence, sentences, words
-from plumbline_commerce.insights.table import HERE, Table
+from plumbline_commerce.insights.table import Table
 from plumbline_commerce.job import read_rubric
 
-RUBRIC = read_rubric("commerce-insights", 1, HERE / "rubric.yaml")
+RUBRIC = read_rubric("insights", 1)
 ENOUGH = {"cell": (2, 0.30), "derived": (2, 0.35), "comparison": (3, 0.35)}
 """How many supported facts of each sort are enough, and their share of `claims`."""
 CONTRADICTED = 2.0

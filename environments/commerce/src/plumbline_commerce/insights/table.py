@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.tasks.tables import read_table
+from plumbline_commerce.job import brazilian
 
 HERE = Path(__file__).parent
 ORDERED = frozenset({"mes", "faixa", "parcelas"})
@@ -159,11 +160,6 @@ def row_named(dimension: str, key: str) -> Row:
     row = data("names")[dimension]["rows"][key]
     name = row.get("name", key)
     return Row(name, row["em"], row.get("o", name), tuple(row["aliases"]))
-
-
-def brazilian(value: float, decimals: int) -> str:
-    """A number as Brazilians write it: 1.234,5."""
-    return f"{value:,.{decimals}f}".translate(str.maketrans(",.", ".,"))
 
 
 def written(value: float, measure: Measure, *, prose: bool = False) -> str:

@@ -23,7 +23,7 @@ from plumbline.errors import DataError
 from plumbline.storage import clear_read_errors, open_regular, write_text
 from plumbline.tasks import Progress
 from plumbline_commerce.database.catalogue import BY_NAME
-from plumbline_commerce.database.schema import Row, create_tables
+from plumbline_commerce.database.schema import TABLES, Row, statements
 
 MOST_LEFT_OUT = 0.01
 """Of a file's rows; where more are malformed, the file is not what it should be."""
@@ -139,22 +139,8 @@ def _whole(fields: list[str], columns: int) -> list[str]:
 
 
 TRANSLATION = "product_category_name_translation"
-FILES = {
-    TRANSLATION: f"{TRANSLATION}.csv",
-    **{
-        name: f"olist_{name}_dataset.csv"
-        for name in (
-            "geolocation",
-            "customers",
-            "sellers",
-            "products",
-            "orders",
-            "order_items",
-            "order_payments",
-            "order_reviews",
-        )
-    },
-}
+FILES = {name: f"olist_{name}_dataset.csv" for name in TABLES if name != "orders_enriched"}
+FILES[TRANSLATION] = f"{TRANSLATION}.csv"
 """The file of each table."""
 ADDRESS = "https://www.kaggle.com/datasets/olistbr/brazilian-ecommerce"
 _INTEGER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
@@ -188,7 +174,7 @@ class Table:
 def table(name: str) -> Table:
     """A table as the schema declares it."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        for statement in create_tables():
+        for statement in statements("TABLE"):
             connection.execute(statement)
         # A category without a translation gets one (`OlistFiles.rows`), so no product names one that is not there.
         named = {

@@ -1,14 +1,13 @@
 """The job: one push notification for one customer; and what is earned by writing without understanding."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from plumbline.records import Example
-from plumbline.tasks.controls import WITH_GOLD, blank, shuffled_gold
+from plumbline.records import Example, Outcome, Score
+from plumbline.tasks.controls import blank, shuffled_gold
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.task import Control, gold_of
-from plumbline_commerce.job import Job
+from plumbline_commerce.job import HERE, Job, read_limits
 from plumbline_commerce.push.pairs import pairs
 from plumbline_commerce.push.rubric import RUBRIC, judge, situations
 
@@ -57,42 +56,44 @@ def named_constant(examples: Sequence[Example]) -> list[str]:
     return max(models.values(), key=earned, default=blank)(examples)
 
 
-_TABLE = read_table(Path(__file__).with_name("controls.yaml"))
-LIMITS = {name: float(most) for name, most in _TABLE["limits"].items()}
-_WAYS: dict[str, Control] = {
-    **WITH_GOLD,
+WAYS: dict[str, Control] = {
     "named-constant": named_constant,
     "renamed-gold": renamed_gold,
-    **{name: _filled(text) for name, text in _TABLE["texts"].items()},
+    **{name: _filled(text) for name, text in read_table(HERE / "push" / "controls.yaml")["texts"].items()},
     "facts-copied": _of_each(
         lambda given, _: f"{given['name']}, {given['product']}: {given['told']}. {' '.join(given['offers'])}".strip()
     ),
     "invented-coupon": _of_each(lambda _, gold: gold[: 119 - len(COUPON)].rstrip() + COUPON),
 }
-CONTROLS = {name: _WAYS[name] for name in LIMITS}
 
 
-def check(reference: Mapping[str, Any]) -> None:
-    """See `Job.check`."""
-    for key in ("name", "product", "told"):
-        if not isinstance(reference.get(key), str) or not reference[key].strip():
-            raise ValueError(f"the reference lacks {key}; write what the prompt says of it")
-    if reference.get("situation") not in situations():
-        raise ValueError(f"the situation is {reference.get('situation')!r}, and there are {', '.join(situations())}")
-    offers = reference.get("offers")
-    if not isinstance(offers, list) or not all(isinstance(offer, str) and offer.strip() for offer in offers):
-        raise ValueError("the reference lacks offers; write a list of texts, [] where nothing may be offered")
-    if not isinstance(reference.get("titled"), bool):
-        raise ValueError("the reference lacks titled; write true where a title is asked for, else false")  # noqa: TRY004
+class Push(Job):
+    """See `Job`."""
 
+    name, rubric, limits, ways = "push", RUBRIC, read_limits("push"), WAYS
+    pairs = staticmethod(pairs)
 
-JOB = Job(
-    name="push",
-    rubric=RUBRIC,
-    controls=CONTROLS,
-    limits=LIMITS,
-    pairs=pairs,
-    check=check,
-    verdict=lambda options, _: lambda example, text: judge(example.reference, text, options.reading),
-    identity=lambda options: f":{options.reading}",  # it decides the totals
-)
+    @property
+    def identity(self) -> str:
+        """The reading, because it decides the totals."""
+        return f":{self.options.reading}"
+
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        """See `Job.judge`."""
+        return judge(example.reference, completion, self.options.reading)
+
+    @staticmethod
+    def check(reference: Mapping[str, Any]) -> None:
+        """See `Job.check`."""
+        for key in ("name", "product", "told"):
+            if not isinstance(reference.get(key), str) or not reference[key].strip():
+                raise ValueError(f"the reference lacks {key}; write what the prompt says of it")
+        situation, offers = reference.get("situation"), reference.get("offers")
+        if situation not in situations():
+            raise ValueError(f"the situation is {situation!r}, and there are {', '.join(situations())}")
+        if not isinstance(offers, list) or not all(isinstance(offer, str) and offer.strip() for offer in offers):
+            raise ValueError("the reference lacks offers; write a list of texts, [] where nothing may be offered")
+        if not isinstance(reference.get("titled"), bool):
+            raise ValueError(  # noqa: TRY004
+                "the reference lacks titled; write true where a title is asked for, else false"
+            )

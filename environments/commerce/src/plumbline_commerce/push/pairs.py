@@ -1,6 +1,6 @@
 """Which customers are written to, in which situation, with which offers; the prompt and a gold message for each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_commerce.database.catalogue import BY_NAME, Noun
 from plumbline_commerce.extraction import pairs as extraction
-from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
+from plumbline_commerce.job import Pair, Shop, pick, rows_of, split_evenly, split_sizes, too_few
 from plumbline_commerce.options import COUNTS
 from plumbline_commerce.push.rubric import LONG, MOST_TITLE, SHORT, Situation, situations
 
@@ -73,11 +73,11 @@ def _rows(shop: Shop, situation: Situation) -> list[dict[str, Any]]:
 
 def _pair(shop: Shop, name: str, row: Mapping[str, Any]) -> Pair:
     situation, rng, table = situations()[name], generator(shop.options.seed, "push", row["order_id"]), texts()
-    noun = _pick(BY_NAME[row["product_category"]].nouns, rng)
+    noun = pick(BY_NAME[row["product_category"]].nouns, rng)
     late = row["delay_days"] or 0
     slots = {"name": row["first_name"], "days": f"{late} dia" if late == 1 else f"{late} dias", **agreeing(noun)}
     complaint = table["complaints"][row["complaint_category"] or "nenhum"]
-    told = _pick(situation.told, rng).format(days=slots["days"], complaint=complaint)
+    told = pick(situation.told, rng).format(days=slots["days"], complaint=complaint)
     offers = draw_offers(rng) if rng.random() < situation.offered else []
     given = [offer for offer, _ in offers]
     lines = [
@@ -93,11 +93,11 @@ def _pair(shop: Shop, name: str, row: Mapping[str, Any]) -> Pair:
         for offer in [form for _, forms in offers for form in forms] or [""]
         if SHORT <= len(text := skeleton.format(**slots, offer=offer)) <= LONG
     ]
-    gold = _pick(filled, rng)
+    gold = pick(filled, rng)
     if shop.options.titles:
         lines.append(table["titled"])
         titles = [title.format_map(slots) for title in situation.titles]
-        gold = f"{_pick([title for title in titles if len(title) <= MOST_TITLE], rng)}\n{gold}"
+        gold = f"{pick([title for title in titles if len(title) <= MOST_TITLE], rng)}\n{gold}"
     return Pair(
         id=f"push-{row['order_id'][:16]}",
         prompt=[
@@ -128,7 +128,7 @@ def draw_offers(rng: np.random.Generator) -> list[tuple[str, list[str]]]:
     kinds = rng.permutation(len(table["offers"]))[: 2 if rng.random() < SEVERAL else 1]
     drawn = []
     for kind in kinds:
-        slots = {slot: _pick(table[slot], rng) for slot in ("n", "reais", "word", "day")}
+        slots = {slot: pick(table[slot], rng) for slot in ("n", "reais", "word", "day")}
         offer = table["offers"][kind]
         drawn.append((offer["given"].format_map(slots), [form.format_map(slots) for form in offer["said"]]))
     return drawn
@@ -139,7 +139,3 @@ def texts() -> dict[str, Any]:
     """`messages.yaml`."""
     table: dict[str, Any] = read_table(Path(__file__).with_name("messages.yaml"))
     return table
-
-
-def _pick(choices: Sequence[Any], rng: np.random.Generator) -> Any:
-    return choices[int(rng.integers(len(choices)))]

@@ -203,7 +203,7 @@ def read(completion: str, *, titled: bool) -> Message:
     return Message(title, " ".join(bare[bool(title) :]), tuple(dict.fromkeys(around)), len(bare))
 
 
-RUBRIC = read_rubric("commerce-push", 1, Path(__file__).with_name("rubric.yaml"))
+RUBRIC = read_rubric("push", 1)
 GATES = tuple(part.name for part in RUBRIC.form if part.pays_for.startswith("gate"))
 FAILED = 0.1
 """What is left of the parts that pay where a gate failed."""

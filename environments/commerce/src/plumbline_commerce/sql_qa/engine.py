@@ -109,15 +109,6 @@ def run(database: Path, sql: str, limits: Limits = LIMITS) -> Result | Refusal:
         return kept[key].run(sql)
 
 
-def check(database: Path) -> None:
-    """Open a database as `run` does, and close it.
-
-    Raises:
-        DataError: see `run`.
-    """
-    _Reader(database, LIMITS).connection.close()
-
-
 _OF_THREAD = threading.local()
 """Of each thread its readers by file and limits, in the order in which they were opened."""
 _ALONE = threading.Lock()
@@ -295,7 +286,7 @@ def check_databases(folder: Path, count: int) -> None:
     """
     for path in _paths(folder, count):
         if path.is_file():
-            check(path)
+            _Reader(path, LIMITS).connection.close()
 
 
 def _paths(folder: Path, count: int) -> tuple[Path, ...]:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from plumbline.records import Message
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
 from plumbline_commerce.options import CommerceOptions
-from plumbline_commerce.sql_qa import prompt
 from plumbline_commerce.sql_qa.engine import Result, databases, run
 
 Row = Mapping[str, str]
@@ -214,8 +214,36 @@ def _pair(question: Question, options: CommerceOptions) -> Pair:
     family = question.family
     return Pair(
         id=f"sql_qa-{hashlib.sha256(question.sql.encode()).hexdigest()[:16]}",
-        prompt=prompt.messages(question.text, family.tables, options.instructions),
-        gold=prompt.gold(question.sql, question.sentence),
+        prompt=messages(question.text, family.tables, options.instructions),
+        gold=f"```sql\n{question.sql}\n```\n{question.sentence}",
         reference={"question": question.text, "sql": question.sql, "ordered": family.ordered},
         about={"family": family.name, "difficulty": family.difficulty},
     )
+
+
+def schema(tables: Sequence[str] | None = None) -> str:
+    """The tables that questions are about, or those named, one a line: name and columns."""
+    described: dict[str, str] = _written("prompt")["tables"]
+    return "\n".join(f"{name}({columns})" for name, columns in described.items() if tables is None or name in tables)
+
+
+def messages(question: str, tables: Sequence[str], instructions: Literal["full", "short"]) -> list[Message]:
+    """The prompt of a question.
+
+    Args:
+        question: in Portuguese.
+        tables: those that its answer reads; the only ones that `short` shows.
+        instructions: "full" explains the task and shows every table.
+    """
+    if instructions == "short":
+        return [
+            {"role": "system", "content": _written("prompt")["short"]},
+            {"role": "user", "content": f"{schema(tables)}\nPergunta: {question}"},
+        ]
+    return [
+        {
+            "role": "system",
+            "content": f"{_written('prompt')['full']}\nTabelas:\n{schema()}\n{_written('prompt')['notes']}",
+        },
+        {"role": "user", "content": question},
+    ]

@@ -16,8 +16,8 @@ from typing import Any
 
 from plumbline.errors import DataError
 from plumbline.records import Outcome, Score
-from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.text.numbers import read_number
+from plumbline_commerce.job import brazilian, read_rubric
 from plumbline_commerce.sql_qa.engine import Refusal, Result, Row, Value, run
 from plumbline_commerce.sql_qa.gate import Query, read_query
 from plumbline_commerce.sql_qa.gold import Gold, date_cuts, gold_of, matches, normal
@@ -128,30 +128,11 @@ def filled(sentence: str, result: Result) -> str:
 
 def _shown(value: Value) -> str:
     if isinstance(value, float):
-        return f"{value:,.2f}".translate(str.maketrans(",.", ".,"))
+        return brazilian(value, 2)
     return "nenhum" if value is None else str(value)
 
 
-RUBRIC = Rubric(
-    "commerce-sql_qa",
-    1,
-    parts=(
-        Part("parses", 0.04, "one SELECT that passes the gate"),
-        Part("runs", 0.06, "it names a table and runs within the limits on every database"),
-        Part(
-            "names",
-            0.15,
-            "F1 of the tables and columns that it names with the gold query's; 1 where the result is right",
-        ),
-        Part("cells", 0.15, "F1 of the cells of the result with the gold's as bags, the mean over the databases"),
-        Part("result", 0.50, "the gold result on every database"),
-        Part("sentence", 0.10, "values of the result and no other number, times what the cells are worth"),
-    ),
-    form=(
-        Part("fenced", 0.05, "the query stands in a block of SQL"),
-        Part("alone", 0.10, "nothing stands there but the query and one sentence"),
-    ),
-)
+RUBRIC = read_rubric("sql_qa", 1)
 
 
 def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) -> tuple[Outcome, Score]:
