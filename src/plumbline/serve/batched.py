@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
 from plumbline.policies.memory import is_full
-from plumbline.policies.policy import LiveRequest, Sampler, Watched
+from plumbline.policies.policy import LiveRequest, Policy
 from plumbline.records import Key, Request, Sampling, Trajectory
 from plumbline.serve.constrained import Grammars, SchemaConstraint
 from plumbline.serve.lenient import LenientServed
@@ -50,12 +50,14 @@ class _Waiting:
 
 
 class BatchedServed(LenientServed):
-    """A sampler in this process; close it."""
+    """A policy in this process; close it."""
+
+    sampler: Policy
 
     def __init__(
         self,
         name: str,
-        sampler: Sampler,
+        sampler: Policy,
         sampling: Sampling,
         *,
         at_once: int = 64,
@@ -111,7 +113,6 @@ class BatchedServed(LenientServed):
             while not isinstance(found := await waiting.found.get(), Trajectory):
                 if isinstance(found, BaseException):
                     raise found
-                assert isinstance(self.sampler, Watched)
                 yield Piece(canvas=self.sampler.shown(found))
         finally:
             waiting.gone.set()
@@ -200,15 +201,15 @@ class BatchedServed(LenientServed):
 
     def _draw(self, batch: dict[Key, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
-        watched: object = self.sampler if any(one.watched for one in batch.values()) else None
+        watched = any(one.watched for one in batch.values())
 
         def watch(key: Key, canvas: NDArray[np.int64]) -> None:
             if key in batch and batch[key].watched and batch[key].found.qsize() < SHOWN:
                 batch[key].give(canvas.copy())
 
         try:
-            if isinstance(watched, Watched):
-                watched.watch = watch
+            if watched:
+                self.sampler.watch = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
                 if self._closed or all(one.gone.is_set() for one in batch.values()):
@@ -221,5 +222,5 @@ class BatchedServed(LenientServed):
             for one in batch.values():
                 one.give(error)
         finally:
-            if isinstance(watched, Watched):
-                watched.watch = None
+            if watched:
+                self.sampler.watch = None

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from plumbline.policies.policy import Engine, Measures, Policy, Sampler
+from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.recipe import RlSection
 from plumbline.records import Group, Message, Request, Sampling, Trajectory
 from plumbline.training import guards
@@ -70,7 +70,7 @@ def drawing(
             policy.publish(step)
             if engine is not None:
                 engine.take(policy, step)
-            return Drawn(draw(engine or policy, step), None, _figures(engine))
+            return Drawn(draw(engine or policy, step), None, dict(engine.figures) if engine else {})
 
         yield at_once
         return
@@ -91,7 +91,7 @@ def drawing(
             probed = groups[0].rollouts[0].turns
             gap = probe_gap(twin, probed)
             guards.check_gap(gap, section.max_gap, probed[0].sampling, twin.family)
-            return Drawn(groups, gap, _figures(engine))
+            return Drawn(groups, gap, dict(engine.figures) if engine else {})
 
         def begin(step: int) -> None:
             if step < progress.optimiser.total:
@@ -114,10 +114,6 @@ def drawing(
         finally:
             sampler.stopped.set()
             thread.shutdown(cancel_futures=True)
-
-
-def _figures(engine: Engine | None) -> Mapping[str, float]:
-    return dict(engine.figures) if isinstance(engine, Measures) else {}
 
 
 class _Stoppable:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from plumbline.policies.memory import Say, begin_peak, free, is_full, peak, unheard, within_reach
-from plumbline.policies.policy import Helpers, Policy, Recomputes
+from plumbline.policies.policy import Helpers, Policy
 from plumbline.recipe import RlSection, SftSection
 from plumbline.runs.run import Run
 
@@ -53,8 +53,7 @@ class Passes:
     def tell(self, run: Run, stage: str, policy: Policy) -> None:
         """Tell a run what happens in a stage, and take what a policy has to save memory."""
         self.say, self.key = run.event, "" if stage == "base" else f"{stage}.tokens_per_pass"
-        if isinstance(policy, Recomputes):
-            self.recompute = policy.recompute
+        self.recompute = policy.recompute
 
     def fitting(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Result], tokens: int) -> Result:
         """What `work` makes of the passes that `cut` makes of a batch.
