@@ -55,7 +55,7 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, model_type
     config, weights, mask = refusion(tmp_path)
     policy = opened(write(tmp_path, config | {"model_type": model_type}, weights))
     assert policy.mask_id == mask
-    assert policy.chat.tokenizer.convert_ids_to_tokens(policy.ids.end) == "<|im_end|>"
+    assert policy.chat.tokenizer.convert_ids_to_tokens(policy.chat.end_of_turn) == "<|im_end|>"
     assert far(policy, weights) < 1e-3
     assert far(policy, weights, causal=False) > 0.1
     laws = check_policy(policy, CHAT, SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", top_k=2), draws=600)

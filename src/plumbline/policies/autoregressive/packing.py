@@ -75,9 +75,9 @@ def attend(
     if prompt or key.shape[2] > places:  # torch's own causal mask begins at the first key: another one behind a cache
         past = torch.ones((places, key.shape[2]), dtype=torch.bool, device=query.device).tril(key.shape[2] - places)
         mask = past.expand(rows, 1, -1, -1)
-    if there is not None:
-        key, value = torch.cat([prompt[0], key], dim=2), torch.cat([prompt[1], value], dim=2)
-        mask = torch.cat([there[:, None, None].expand(-1, 1, places, -1), mask], dim=3)
+        if there is not None:
+            mask = torch.cat([there[:, None, None].expand(-1, 1, places, -1), mask], dim=3)
+            key, value = torch.cat([prompt[0], key], dim=2), torch.cat([prompt[1], value], dim=2)
     wide_k, wide_v = (states.transpose(0, 1).repeat_interleave(times, 1) for states in (key, value))
     mixed = functional.scaled_dot_product_attention(
         query.flatten(0, 1).transpose(0, 1), wide_k, wide_v, mask, is_causal=mask is None, scale=scale

@@ -250,9 +250,16 @@ def flow(
         )
         following_rl, logprobs_rl = (value.cpu().view_as(canvas_rl) for value in moved)
         for row in range(rows):
-            moved = (part[row].numpy().copy() for part in (following_rl, logprobs_rl, canvas_rl))
-            record = dict(zip(("tokens", "logprobs", "state"), moved, strict=True))
-            steps[row].append(Step(positions=np.arange(places), **record, time=step.time, until=step.until))
+            steps[row].append(
+                Step(
+                    positions=np.arange(places),
+                    tokens=following_rl[row].numpy().copy(),
+                    logprobs=logprobs_rl[row].numpy().copy(),
+                    state=canvas_rl[row].numpy().copy(),
+                    time=step.time,
+                    until=step.until,
+                )
+            )
         canvas_rl = following_rl
         chunk.show(range(rows), canvas_rl)
     return canvas_rl.numpy(), steps

@@ -11,6 +11,7 @@ The paper's deterministic decoding (`selector: threshold`) is there for evaluati
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def check_attention(model: Any, source: str, context: int) -> None:
     )
     exact = type(head) is nn.Linear and head.weight.dtype.is_floating_point
     trial = Trial.of(model, plain, SEQUENCES)
-    exact = exact and not any(trial.why_not(lambda way=way: head(way().flatten(0, 1))) for way in ways)
+    exact = exact and not any(trial.why_not(partial(lambda way: head(way().flatten(0, 1)), way)) for way in ways)
     if not exact:
         raise ModelError(
             f"the model in {source} does not follow an explicit attention mask and explicit positions exactly",
