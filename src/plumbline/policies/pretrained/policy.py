@@ -4,7 +4,7 @@ import copy
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -271,11 +271,23 @@ class PretrainedPolicy(Policy):
                     parameter.requires_grad_(False)
         self._reference = "adapter"
 
-    def as_reference(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def as_reference(self) -> Iterator[Any]:
         """A context in which the model holds the reference's weights; it yields that model."""
         if self._reference is None:
             raise ValueError("no reference is kept: call keep_reference first")
-        return _ReferenceWeights(self.model, self.adapter, self._reference)
+        if self.adapter is None:
+            yield self._reference
+            return
+        self.adapter.set_adapter("reference")
+        try:
+            yield self.model
+        finally:
+            self.adapter.set_adapter("default")
+            # Switching adapters makes the active one trainable; the reference never is.
+            for name, parameter in self.model.named_parameters():
+                if ".reference." in name:
+                    parameter.requires_grad_(False)
 
     def trainable(self) -> Mapping[str, Tensor]:
         """See `Policy.trainable`."""
@@ -315,24 +327,3 @@ class PretrainedPolicy(Policy):
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
-
-
-class _ReferenceWeights:
-    """While open, the policy's layers hold the reference's weights."""
-
-    def __init__(self, model: Any, adapter: Any, reference: Any) -> None:
-        self.model, self.adapter, self.reference = model, adapter, reference
-
-    def __enter__(self) -> Any:
-        if self.adapter is None:
-            return self.reference
-        self.adapter.set_adapter("reference")
-        return self.model
-
-    def __exit__(self, *error: object) -> None:
-        if self.adapter is not None:
-            self.adapter.set_adapter("default")
-            # Switching adapters makes the active one trainable; the reference never is.
-            for name, parameter in self.model.named_parameters():
-                if ".reference." in name:
-                    parameter.requires_grad_(False)
