@@ -84,7 +84,7 @@ def main() -> None:
             return policy.score(group).logprobs
 
         def apart(group=group, grid=grid, law=law):
-            return torch.cat(by_rounds(policy.model, group, grid, policy.ids.mask, law))
+            return torch.cat(by_rounds(policy.model, group, grid, policy.mask_id, law))
 
         def trained(score):
             def work():

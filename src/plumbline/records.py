@@ -174,7 +174,7 @@ class Trajectory:
     answer: NDArray[np.int64] | None = None
     """The answer's tokens, its end included, where they are not the steps' tokens in order."""
     version: int = 0
-    """Of the weights that drew it (see `Learner.publish`)."""
+    """Of the weights that drew it (see `Policy.publish`)."""
 
     @property
     def tokens(self) -> NDArray[np.int64]:

@@ -161,7 +161,7 @@ def test_causal_attention_behind_a_cache_is_torchs(before, way, monkeypatch):
         wanted = torch.nn.functional.scaled_dot_product_attention(
             query[kv, times], key[kv], value[kv], attn_mask=sees, scale=scale
         )
-        got = packing._attend(query, key, value, None, scale)[kv, times]
+        got = packing.attend(query, key, value, None, scale)[kv, times]
         torch.testing.assert_close(got, wanted, atol=1e-5, rtol=0)
 
 

@@ -4,8 +4,8 @@ Letters in shapes: G rollouts of a group, K items of a reward, n rollouts of a s
 
 An algorithm is a frozen object whose fields are its options, and the loop asks it three things: `advantages` with
 `weights`, `views`, and `surrogate`. It sees rewards, recorded trajectories and log-probabilities; which family drew
-them it learns only where it needs more of a policy than scores (`Hides`). torch is imported where losses are computed
-and not at the top of a file, because commands that need no model read recipes.
+them it learns only where it needs more of a policy than scores (`Scores.hide`). torch is imported where losses are
+computed and not at the top of a file, because commands that need no model read recipes.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import RecipeError
 from plumbline.records import Step, Trajectory
 
 
@@ -29,16 +28,14 @@ class Scores(Protocol):
     stepwise: bool
     """Whether each step is scored by a forward pass of its own; False: one pass scores a whole trajectory."""
 
-
-@runtime_checkable
-class Hides(Protocol):
-    """A policy that can also look at its own answers with some positions hidden: what bounds need."""
-
     def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
         """A step that fills in the `hidden` positions [L] of the answer's canvas from the others.
 
         Its state is the canvas with these positions masked; its tokens are the answer's own; its recorded
         log-probabilities are not a number, because nobody sampled them.
+
+        Raises:
+            RecipeError: the policy cannot hide positions.
         """
         ...
 
@@ -133,12 +130,6 @@ def bound_views(
     Raises:
         RecipeError: the policy cannot hide positions.
     """
-    if not isinstance(policy, Hides):
-        raise RecipeError(
-            "this rl.algorithm looks at answers with positions hidden, which a policy of family "
-            f"{policy.family} cannot do",
-            "set rl.algorithm to one that scores trajectories, such as grpo",
-        )
     views = []
     for owner, trajectory in enumerate(trajectories):
         length = trajectory.sampling.max_tokens

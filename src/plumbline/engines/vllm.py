@@ -30,7 +30,7 @@ from plumbline.config.imports import check_consent, needed
 from plumbline.engines import processes
 from plumbline.engines.vllm_client import Client, Lost, Part, check_address, healthy
 from plumbline.errors import EngineError
-from plumbline.policies.policy import Learner
+from plumbline.policies.policy import Policy
 from plumbline.policies.pretrained.arrival import TEXT, Arrivals, Pair, check_tokenizer, probe
 from plumbline.recipe import Recipe
 from plumbline.recipe.running import EngineSection
@@ -242,7 +242,7 @@ class VllmSampler:
 
     # -- what an engine does -----------------------------------------------------------------------------------------
 
-    def take(self, learner: Learner, version: int) -> None:
+    def take(self, learner: Policy, version: int) -> None:
         """See `Engine.take`."""
         if version != self.version:
             self.weights.token = ""  # those that it has are others

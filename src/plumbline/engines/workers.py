@@ -29,10 +29,10 @@ from typing import Any
 from uuid import uuid4
 
 from plumbline.config.imports import CONSENT, check_installed
-from plumbline.errors import EngineError, PlumblineError, RecipeError, RewardError
+from plumbline.errors import EngineError, PlumblineError, RewardError
 from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
-from plumbline.policies.policy import Cuts, Learner, Policy
+from plumbline.policies.policy import Policy
 from plumbline.recipe import ModelSection, Recipe, ScaleSection
 from plumbline.records import Example, Failure, Message, Outcome, Request, Score, Trajectory
 from plumbline.runs.run import Run
@@ -400,7 +400,7 @@ class Replicas:
         self.count, self.threads = workers, ThreadPoolExecutor(workers, thread_name_prefix="ask")
         self.weights: tuple[int, list[Any]] = -1, []  # the version, and where in Ray's store: fetched by who needs them
 
-    def take(self, learner: Learner, version: int) -> None:
+    def take(self, learner: Policy, version: int) -> None:
         """See `Engine.take`."""
         import ray
 
@@ -421,14 +421,12 @@ class Samplers(Replicas):
     """An `Engine` of several processes."""
 
     def __init__(self, recipe: Recipe, policy: Policy, model: str, run: Run) -> None:
-        if not isinstance(policy, Cuts):
-            fix = "leave out scale.samplers, or give the policy a method `cut` (see plumbline.policies.policy.Cuts)"
-            raise RecipeError(f"scale.samplers needs requests that are drawn together; {policy.family} cuts none", fix)
         super().__init__("samplers", recipe, policy, model, recipe.scale.samplers)
         self.family, self.context, self.cut = policy.family, policy.context, policy.cut
         self.prompt_length, self.exact = policy.prompt_length, policy.exact
         self.engine = {**policy.engine, "samplers": str(self.count)}
         self.run, self._told = run, False
+        self.figures: Mapping[str, float] = {}
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. A chunk comes as a whole, once all of its answers have ended.
@@ -457,7 +455,7 @@ def _drawn(policy: Any, requests: Sequence[Request], shared: int) -> bytes:
 class Learners(Replicas):
     """Replicas that share an update's passes; see `Helpers`."""
 
-    def begin(self, learner: Learner, works: Sequence[Work]) -> Callable[[], list[tuple[Any, Mapping[str, Any]]]]:
+    def begin(self, learner: Policy, works: Sequence[Work]) -> Callable[[], list[tuple[Any, Mapping[str, Any]]]]:
         """See `Helpers.begin`."""
         self.take(learner, self.weights[0] + 1)
         asked = [self.ask(_with_gradients, work) for work in works]

@@ -15,7 +15,7 @@ from plumbline.errors import DataError, PlumblineError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, evaluate_reference
 from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
-from plumbline.policies.policy import Policy, Sampler, Tells, slowness
+from plumbline.policies.policy import Policy, Sampler, slowness
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
 from plumbline.recipe.running import EngineSection
@@ -153,8 +153,7 @@ def evaluate_model(
     listener.working(f"opening {model}", 0, 1)
     policy = open_policy(opened, model)
     listener.working(f"opening {model}", 1, 1)
-    if isinstance(policy, Tells):
-        policy.say = listener.event
+    policy.say = listener.event
     if message := slowness(policy):
         listener.event("slow", message)
     check_prompts(policy, examples, sampling)

@@ -3,7 +3,7 @@
 What a family reads of a recipe stands in its `options.py`, and which families there are in `plumbline.recipe.families`.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from plumbline.config.imports import check_consent, check_installed, named
@@ -44,18 +44,14 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
         "use a device with more of it (model.device: cpu, too), a smaller model, or a new run with model.quantize: 4bit"
     )
     keep_pages()
-    with clear_memory_errors(advice), _clear_errors_of(source, ours=bool(options.policy)):
+    what, fix = (
+        f"the model in {source} cannot be used here",
+        "use another model, or the files that were published with it",
+    )
+    # A family of the user's own shows its own errors, with where they came from.
+    with clear_memory_errors(advice), clear_opening_errors(what, fix) if options.policy else nullcontext():
         policy: Policy = family.open(section, source, seed)
     return policy
-
-
-def _clear_errors_of(source: str, *, ours: bool) -> AbstractContextManager[None]:
-    """A family of the user's own shows its own errors, with where they came from."""
-    if not ours:
-        return nullcontext()
-    return clear_opening_errors(
-        f"the model in {source} cannot be used here", "use another model, or the files that were published with it"
-    )
 
 
 def check_model(section: ModelSection, source: str | None) -> None:

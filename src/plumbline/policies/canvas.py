@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,30 +19,33 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies.chunks import Chunk, Law, Watch
+from plumbline.policies.chunks import Chunk, Law
 from plumbline.policies.options import DenoisingModel
-from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.loading import Loaded
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
 from plumbline.policies.token_law import check_drawn
-from plumbline.records import Finish, Message, Request, Sampling, Step, SteppedSampling, Trajectory
+from plumbline.records import Finish, Message, Request, Step, SteppedSampling, Trajectory
 
 HIDDEN = "\N{LIGHT SHADE}"
 """What a hidden place is shown as."""
 
 
 class CanvasPolicy(PretrainedPolicy):
-    """The part of a `Policy` with a canvas that does not depend on how the canvas is filled."""
+    """The part of a policy with a canvas that does not depend on how the canvas is filled.
 
+    A family has its `law` and the abstract part.
+    """
+
+    law: type[SteppedSampling]
+    exploration: "Exploration | None" = None
+    _reference_exploration: "Exploration | None" = None
     canvas: int | None
     """L in demonstrations, and the most places that an answer may have; None where neither is settled."""
     mask_id: int | None
     """The token of a hidden place; None where a canvas begins as noise."""
-    watch: Watch | None = None
-    """Hears what each canvas holds after each step, from the thread that draws."""
 
     def facts(self) -> dict[str, str]:
         """See `PretrainedPolicy.facts`; a model with adapters says how they run."""
@@ -107,6 +110,52 @@ class CanvasPolicy(PretrainedPolicy):
             truncated=len(answer) > self.canvas,
         )
 
+    # -- scoring -------------------------------------------------------------------------------------------------
+
+    def parts(self, trajectories: Sequence[Trajectory]) -> Iterator[Sequence[Trajectory]]:
+        """Trajectories in the parts that `score` makes a pass of; by default one."""
+        yield trajectories
+
+    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
+        """See `Policy.score`."""
+        law = self.law.of(common_law(trajectories))
+        logprobs, kls = list[Tensor](), list[Tensor]()
+        for part in self.parts(trajectories):
+            recorded = self.record(part, law)
+            other = None
+            if reference or divergence:
+                with torch.no_grad(), self.as_reference() as model:
+                    other = self.laws(recorded, model, self._reference_exploration)
+                    if reference:
+                        logprobs.append(self.log_probs(recorded, other, law))
+                        continue
+            laws = self.laws(recorded, self.model, self.exploration)
+            terms, kl = self.terms(recorded, laws, other, law)
+            logprobs.append(terms)
+            kls += [] if kl is None else [kl]
+        return Terms.of(trajectories, torch.cat(logprobs), torch.cat(kls) if kls else None)
+
+    def terms(self, recorded: Any, laws: Any, other: Any, law: Any) -> tuple[Tensor, Tensor | None]:
+        """Log-probabilities, and where there is a reference each step's KL; in this order gradients are added up."""
+        kl = None if other is None else self.step_divergence(recorded, laws, other, law)
+        return self.log_probs(recorded, laws, law), kl
+
+    @abstractmethod
+    def record(self, trajectories: Sequence[Trajectory], law: Any) -> Any:
+        """Recorded steps as tensors."""
+
+    @abstractmethod
+    def laws(self, recorded: Any, model: Any, exploration: "Exploration | None") -> Any:
+        """The laws of all places that scoring the steps needs, under these weights."""
+
+    @abstractmethod
+    def log_probs(self, recorded: Any, laws: Any, law: Any, /) -> Tensor:
+        """Log-probabilities of the recorded terms, in the order of `Trajectory.logprobs`."""
+
+    @abstractmethod
+    def step_divergence(self, recorded: Any, laws: Any, other: Any, law: Any, /) -> Tensor:
+        """KL of each step to the reference, whose laws of the same places are `other`."""
+
 
 def answer_of(canvas: NDArray[np.int64], stop_ids: Collection[int]) -> tuple[NDArray[np.int64], Finish]:
     """The answer on a finished canvas [L]: everything up to its first end token, that token included."""
@@ -129,9 +178,6 @@ def distinct_prompts(trajectories: Sequence[Trajectory]) -> tuple[list[list[int]
     return [*distinct.values()], [number[each.prompt.tobytes()] for each in trajectories for _ in each.steps]
 
 
-Stepped = TypeVar("Stepped", bound=SteppedSampling)
-Recorded = TypeVar("Recorded")
-"""What a family makes of recorded steps before it scores them."""
 BINS = 16
 """Stretches of the time from 0 to 1 that have a temperature of their own."""
 FILE = "exploration.safetensors"
@@ -168,12 +214,11 @@ class Exploration(nn.Module):
         return exploration
 
 
-class DenoisingPolicy(CanvasPolicy, Generic[Stepped, Recorded]):
-    """The part of a `Policy` that does not depend on what a step does. A family has its `law` and the abstract part."""
+class DenoisingPolicy(CanvasPolicy):
+    """The part of a policy that does not depend on what a step does."""
 
     stepwise = True
     rows_on_gpu = 256
-    law: type[Stepped]
 
     def __init__(self, loaded: Loaded, section: DenoisingModel, source: str) -> None:
         super().__init__(loaded, section)
@@ -183,15 +228,10 @@ class DenoisingPolicy(CanvasPolicy, Generic[Stepped, Recorded]):
                 f"set model.explore to true, or delete {FILE} there",
             )
         self.exploration = Exploration.read(source).to(self.device) if section.explore else None
-        self._reference_exploration: Exploration | None = None
 
     def facts(self) -> dict[str, str]:
         """See `PretrainedPolicy.facts`."""
         return {"exploration": "learnt" if self.exploration is not None else "fixed", **super().facts()}
-
-    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every selector and kernel has its probability
-        """See `Policy.exact`."""
-        return True
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
@@ -214,36 +254,6 @@ class DenoisingPolicy(CanvasPolicy, Generic[Stepped, Recorded]):
             parts[-1].append(index)
             left, previous = left - cost - (once if key != previous else 0), key
         return parts
-
-    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
-        """See `Policy.score`."""
-        law = self.law.of(common_law(trajectories))
-        recorded = self.record(trajectories, law)
-        other = None
-        if reference or divergence:
-            with torch.no_grad(), self.as_reference() as model:
-                other = self.laws(recorded, model, self._reference_exploration)
-                if reference:
-                    return Terms.of(trajectories, self.log_probs(recorded, other, law))
-        laws = self.laws(recorded, self.model, self.exploration)
-        kl = None if other is None else self.step_divergence(recorded, laws, other, law)
-        return Terms.of(trajectories, self.log_probs(recorded, laws, law), kl)
-
-    @abstractmethod
-    def record(self, trajectories: Sequence[Trajectory], law: Stepped) -> Recorded:
-        """Recorded steps as tensors."""
-
-    @abstractmethod
-    def laws(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
-        """The laws of all places that scoring the steps needs, step by step, under these weights."""
-
-    @abstractmethod
-    def log_probs(self, recorded: Recorded, laws: Places, law: Stepped) -> Tensor:
-        """Log-probabilities of the recorded terms, in the order of `Trajectory.logprobs`."""
-
-    @abstractmethod
-    def step_divergence(self, recorded: Recorded, laws: Places, other: Places, law: Stepped) -> Tensor:
-        """KL of each step to the reference, whose laws of the same places are `other`."""
 
     # -- training ------------------------------------------------------------------------------------------------
 

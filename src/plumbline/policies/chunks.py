@@ -3,7 +3,7 @@
 Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requests).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Generic, Literal, TypeVar
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.policies.token_law import generators
-from plumbline.records import Key, Message, Request, Sampling, Trajectory
+from plumbline.records import Key, Request, Sampling, Trajectory
 
 # -- denoising -------------------------------------------------------------------------------------------------------
 #
@@ -142,22 +142,16 @@ def copies(
         raise ValueError("requests of one call have keys of their own")
     laws: dict[Law, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
     for request in requests:
-        laws.setdefault(law.of(request.sampling), {}).setdefault(_content(request.messages), []).append(request)
-    return [(one, list(_parts(groups.values(), encode, most))) for one, groups in laws.items()]
-
-
-def _parts(
-    groups: Iterable[list[Request]], encode: Callable[[Request], list[int]], rows_at_once: int
-) -> Iterator[tuple[list[int], list[Request]]]:
-    """Each prompt's token ids with its copies, as many as the device holds."""
-    for group in groups:
-        ids = encode(group[0])
-        for start in range(0, len(group), rows_at_once):
-            yield ids, group[start : start + rows_at_once]
-
-
-def _content(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    return tuple((message["role"], message["content"]) for message in messages)
+        content = tuple((message["role"], message["content"]) for message in request.messages)
+        laws.setdefault(law.of(request.sampling), {}).setdefault(content, []).append(request)
+    found = []
+    for one, groups in laws.items():
+        parts: list[tuple[list[int], list[Request]]] = []
+        for group in groups.values():
+            ids = encode(group[0])
+            parts += [(ids, group[start : start + most]) for start in range(0, len(group), most)]
+        found.append((one, parts))
+    return found
 
 
 def _shared(prompts: Sequence[list[int]]) -> int:

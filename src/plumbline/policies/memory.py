@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 from plumbline.errors import DeviceMemoryError
@@ -28,16 +28,8 @@ GROUPS = Path("/proc/self/cgroup")
 LIMITS = Path("/sys/fs/cgroup")
 
 
-class Spare(Protocol):
-    """What holds memory only to be faster."""
-
-    def release(self) -> None:
-        """Give it back, unless it is in use."""
-        ...
-
-
-SPARE: WeakSet[Spare] = WeakSet()
-"""What is released where memory is short."""
+SPARE: WeakSet[Any] = WeakSet()
+"""What holds memory only to be faster; its `release` gives that back, unless it is in use."""
 
 
 def release_spare() -> None:

@@ -10,17 +10,20 @@ law 2, the draws really come from the declared law.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.policies.memory import Say
-from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.errors import RecipeError
+from plumbline.policies.memory import Say, unheard
+from plumbline.records import Message, Request, Sampling, Step, Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,25 +56,20 @@ class Terms:
         """Lay out log-probabilities [N], given in the order above, with everything that the records say about them."""
         import torch
 
-        owner, step, weight, selection = [], [], [], []
-        count = 0
-        for index, trajectory in enumerate(trajectories):
-            for each in trajectory.steps:
-                terms = len(each.tokens) + (each.selection is not None)
-                owner += [index] * terms
-                step += [count] * terms
-                weight += [each.weight] * terms
-                selection += [False] * len(each.tokens) + [True] * (each.selection is not None)
-                count += 1
-        device = logprobs.device
-        recorded = np.concatenate([trajectory.logprobs for trajectory in trajectories])
+        steps = [(index, each) for index, trajectory in enumerate(trajectories) for each in trajectory.steps]
+        counts = torch.tensor([len(each.tokens) + (each.selection is not None) for _, each in steps])
+        choices = [[False] * len(each.tokens) + [True] * (each.selection is not None) for _, each in steps]
+
+        def of_terms(values: list[float]) -> Tensor:
+            return torch.tensor(values).repeat_interleave(counts).to(logprobs.device)
+
         return cls(
             logprobs=logprobs,
-            recorded=torch.from_numpy(recorded).to(device),
-            owner=torch.tensor(owner, device=device),
-            step=torch.tensor(step, device=device),
-            weight=torch.tensor(weight, dtype=torch.float32, device=device),
-            selection=torch.tensor(selection, dtype=torch.bool, device=device),
+            recorded=torch.from_numpy(np.concatenate([one.logprobs for one in trajectories])).to(logprobs.device),
+            owner=of_terms([index for index, _ in steps]),
+            step=of_terms(list(range(len(steps)))),
+            weight=of_terms([float(each.weight) for _, each in steps]),
+            selection=torch.tensor([*chain.from_iterable(choices)], dtype=torch.bool, device=logprobs.device),
             divergence=divergence,
         )
 
@@ -117,34 +115,6 @@ class Demonstration:
         return sum(self.is_target)
 
 
-@runtime_checkable
-class Watched(Protocol):
-    """A sampler that fills canvases, and can be watched at it."""
-
-    watch: Watch | None
-    """Hears what each canvas holds after each step, from the thread that draws; nothing that is drawn depends on it."""
-
-    def shown(self, canvas: NDArray[np.int64]) -> str:
-        """What a canvas [L] reads up to its first end token, with a sign for each hidden place."""
-        ...
-
-
-@runtime_checkable
-class Tells(Protocol):
-    """A policy that has events to tell, such as an out of memory that it could help itself with."""
-
-    say: Say
-
-
-@runtime_checkable
-class Recomputes(Protocol):
-    """A policy that can do with less memory in training, at the price of time."""
-
-    def recompute(self) -> bool:
-        """Compute activations anew in the backward pass from now on; False: it does already, or may not."""
-        ...
-
-
 class Sampler(Protocol):
     """What draws trajectories: a model in this process, or an engine elsewhere that is given its weights."""
 
@@ -183,32 +153,67 @@ class Sampler(Protocol):
         ...
 
 
-@runtime_checkable
-class Cuts(Protocol):
-    """A sampler that says which requests it draws together, so that replicas of it can draw them as it would."""
+class Policy(ABC):
+    """A language model that can sample, score, be trained and be saved: sampler and learner share their weights.
 
-    shared: int | None
+    A family subclasses it; what is not abstract has a default.
+    """
+
+    family: str
+    context: int
+    stepwise: bool = False
+    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole trajectory."""
+    version: int = 0
+    """What trajectories carry."""
+    rows_at_once: int = 64
+    """Requests that are drawn together at most."""
+    shared: int | None = None
     """Tokens that all prompts of what is asked next begin with and that are read once; None: found by itself."""
+    say: Say = staticmethod(unheard)
+    """Told of events, such as an out of memory that the policy could help itself with."""
+    watch: Watch | None = None
+    """Hears what each canvas holds after each step, from the thread that draws; nothing that is drawn depends on it."""
+
+    # -- sampling, as `Sampler` says -----------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Mapping[str, str]:
+        """See `Sampler.engine`."""
+        return {"family": self.family}
+
+    @abstractmethod
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Sampler.prompt_length`."""
+
+    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every law is scored exactly
+        """See `Sampler.exact`; by default under every law."""
+        return True
+
+    @abstractmethod
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """See `Sampler.sample`."""
 
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
-        """Requests as they are drawn together, each part with its `shared`.
+        """Requests as they are drawn together, each part with its `shared`; by default each by itself.
+
+        Replicas of the policy then draw them as it would.
 
         Raises:
             DataError, RecipeError, ValueError: see `Sampler.sample`.
         """
-        ...
+        return [([request], 0) for request in requests]
 
+    def shown(self, canvas: NDArray[np.int64]) -> str:
+        """What a canvas [L] reads up to its first end token, with a sign for each hidden place, for who has `watch`."""
+        raise NotImplementedError
 
-class Learner(Protocol):
-    """What scores recorded trajectories under weights that training changes."""
+    # -- scoring -------------------------------------------------------------------------------------------------------
 
-    stepwise: bool
-    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole trajectory."""
+    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:  # noqa: ARG002
+        """Cut trajectories into parts that one forward and backward pass can hold; by default all stand in one."""
+        return [list(range(len(trajectories)))]
 
-    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
-        """Cut trajectories into parts that one forward and backward pass can hold."""
-        ...
-
+    @abstractmethod
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """Log-probabilities of the recorded choices under the present weights, each at its own sampling law.
 
@@ -217,20 +222,34 @@ class Learner(Protocol):
             reference: score with the weights that `keep_reference` remembered (without gradient).
             divergence: also compute each step's KL to the reference in closed form, with gradient.
         """
-        ...
 
+    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:  # noqa: ARG002
+        """See `plumbline.algorithms.views.Scores.hide`.
+
+        Raises:
+            RecipeError: by default, because the family cannot look at an answer with positions hidden.
+        """
+        raise RecipeError(
+            "this rl.algorithm looks at answers with positions hidden, which a policy of family "
+            f"{self.family} cannot do",
+            "set rl.algorithm to one that scores trajectories, such as grpo",
+        )
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
     def keep_reference(self) -> None:
         """Remember the present weights as the reference of the KL."""
-        ...
 
+    @abstractmethod
     def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
         """Encode a chat that ends with the assistant's answer.
 
         Raises:
             DataError: it does not fit into the context and truncation is not allowed.
         """
-        ...
 
+    @abstractmethod
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """Summed loss over the batch's targets (a scalar).
 
@@ -239,29 +258,34 @@ class Learner(Protocol):
             noise: each one's randomness, for families whose loss draws some. Nothing else may be drawn: a sum over
                 passes is then the loss of the whole batch, however it was cut.
         """
-        ...
 
+    @abstractmethod
     def trainable(self) -> Mapping[str, Tensor]:
         """The weights that training changes, by name."""
-        ...
 
+    def recompute(self) -> bool:
+        """Compute activations anew in the backward pass from now on, which takes less memory and more time.
+
+        False: it does already, or may not.
+        """
+        return False
+
+    @abstractmethod
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
         """Write a model directory in the standard format, whole or not at all; `card` says where it came from."""
-        ...
 
     def publish(self, version: int) -> None:
         """Let the present weights draw what follows; their trajectories carry `version`."""
-        ...
-
-
-class Policy(Sampler, Learner, Protocol):
-    """A language model that can sample, score, be trained and be saved: sampler and learner share their weights."""
+        self.version = version
 
 
 class Engine(Sampler, Protocol):
     """A sampler elsewhere: it draws with the weights that it was handed last."""
 
-    def take(self, learner: Learner, version: int) -> None:
+    figures: Mapping[str, float]
+    """How well the weights arrived that it took last, by the names of metrics; empty where it does not measure that."""
+
+    def take(self, learner: Policy, version: int) -> None:
         """Take over the learner's present weights as this version, and see that they are what draws from now on.
 
         Raises:
@@ -274,23 +298,13 @@ class Engine(Sampler, Protocol):
         ...
 
 
-@runtime_checkable
-class Measures(Protocol):
-    """An engine that finds out how well the weights arrived that it took last."""
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        """What it found, by the names of metrics."""
-        ...
-
-
 class Helpers(Protocol):
     """Replicas of a learner in other processes, which do some of the passes of an update."""
 
     count: int
 
     def begin(
-        self, learner: Learner, works: Sequence[Callable[[Learner], Any]]
+        self, learner: Policy, works: Sequence[Callable[[Policy], Any]]
     ) -> Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]:
         """Begin at most `count` pieces of work, each on a replica with the learner's present weights.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
 from plumbline.policies.memory import is_full
-from plumbline.policies.policy import LiveRequest, Sampler, Watched
+from plumbline.policies.policy import LiveRequest, Policy
 from plumbline.records import Key, Request, Sampling, Trajectory
 from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline.serve.constrained import Grammars, SchemaConstraint
@@ -49,10 +49,12 @@ class _Waiting:
 
 
 class BatchedBackend(Backend):
-    """A sampler in this process; close it."""
+    """A policy in this process; close it."""
+
+    sampler: Policy
 
     def __init__(
-        self, name: str, sampler: Sampler, law: Sampling, *, at_once: int = 64, grammars: Grammars | None = None
+        self, name: str, sampler: Policy, law: Sampling, *, at_once: int = 64, grammars: Grammars | None = None
     ) -> None:
         """Take also the most requests of one batch, and the `Grammars` that JSON can follow, where there are some."""
         super().__init__(name, sampler, law)
@@ -101,7 +103,6 @@ class BatchedBackend(Backend):
             while not isinstance(found := await waiting.found.get(), Trajectory):
                 if isinstance(found, BaseException):
                     raise found
-                assert isinstance(self.sampler, Watched)
                 yield Piece(canvas=self.sampler.shown(found))
         finally:
             waiting.gone.set()
@@ -172,16 +173,16 @@ class BatchedBackend(Backend):
 
     def _draw(self, batch: dict[Key, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
-        sampler, watched = self.sampler, any(one.watched for one in batch.values())
+        watched = any(one.watched for one in batch.values())
 
         def watch(key: Key, canvas: NDArray[np.int64]) -> None:
             if key in batch and batch[key].watched and batch[key].found.qsize() < SHOWN:
                 batch[key].give(canvas.copy())
 
         try:
-            if watched and isinstance(sampler, Watched):
-                sampler.watch = watch
-            for request, trajectory in sampler.sample([one.request for one in batch.values()]):
+            if watched:
+                self.sampler.watch = watch
+            for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
                 if self._closed or all(one.gone.is_set() for one in batch.values()):
                     break
@@ -193,5 +194,5 @@ class BatchedBackend(Backend):
             for one in batch.values():
                 one.give(error)
         finally:
-            if watched and isinstance(sampler, Watched):
-                sampler.watch = None
+            if watched:
+                self.sampler.watch = None

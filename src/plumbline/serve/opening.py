@@ -10,7 +10,7 @@ from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import check_model, open_policy
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.memory import clear_memory_errors
-from plumbline.policies.policy import Tells, slowness
+from plumbline.policies.policy import slowness
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
@@ -78,8 +78,7 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
     for done, (name, (place, section, sampling)) in enumerate(trained.items()):
         listener.working(f"opening {name}", done, len(models))
         policy = open_policy(section, place)
-        if isinstance(policy, Tells):
-            policy.say = listener.event
+        policy.say = listener.event
         if message := slowness(policy):
             listener.event("slow", f"{name}: {message}")
         with clear_memory_errors(advice):
@@ -88,13 +87,13 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
 
                 opened.append(VllmBackend(name, policy, sampling, listener))
                 continue
-            rows, grammars = int(getattr(policy, "rows_at_once", 64)), None
+            grammars = None
             if isinstance(policy, AutoregressivePolicy):
                 if find_spec("xgrammar") is not None:
                     grammars = Grammars(policy)
                 else:
                     said = f"{name}: JSON is read from free text, because xgrammar (constrained) is missing"
                     listener.event("lenient", said)
-            opened.append(BatchedBackend(name, policy, sampling, at_once=rows, grammars=grammars))
+            opened.append(BatchedBackend(name, policy, sampling, at_once=policy.rows_at_once, grammars=grammars))
     listener.working("opening", len(models), len(models))
     return opened

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from plumbline.policies.policy import Engine, Measures, Policy, Sampler
+from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.recipe import RlSection
 from plumbline.records import Group, Message, Request, Sampling, Trajectory
 from plumbline.training import guards
@@ -68,7 +68,7 @@ def drawing(
 
         def at_once(step: int) -> Drawn:
             hand_over(policy, step, engine)
-            return Drawn(draw(engine or policy, step), None, _figures(engine))
+            return Drawn(draw(engine or policy, step), None, dict(engine.figures) if engine else {})
 
         yield at_once
         return
@@ -87,7 +87,7 @@ def drawing(
             probed = groups[0].rollouts[0].turns
             gap = probe_gap(twin, probed)
             guards.check_gap(gap, section.max_gap, probed[0].sampling, twin.family)
-            return Drawn(groups, gap, _figures(engine))
+            return Drawn(groups, gap, dict(engine.figures) if engine else {})
 
         def begin(step: int) -> None:
             if step < progress.optimiser.total:
@@ -117,10 +117,6 @@ def hand_over(policy: Policy, version: int, engine: Engine | None) -> None:
     policy.publish(version)
     if engine is not None:
         engine.take(policy, version)
-
-
-def _figures(engine: Engine | None) -> Mapping[str, float]:
-    return dict(engine.figures) if isinstance(engine, Measures) else {}
 
 
 class _Stoppable:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from plumbline.policies.memory import Say, begin_peak, free, is_full, peak, unheard, within_reach
-from plumbline.policies.policy import Helpers, Policy, Recomputes
+from plumbline.policies.policy import Helpers, Policy
 from plumbline.recipe import RlSection, SftSection
 from plumbline.runs.run import Run
 from plumbline.training.optimiser import Optimiser
@@ -54,7 +54,7 @@ class Passes:
         self.key = "" if stage == "base" else f"{stage}.tokens_per_pass"
         """The recipe's, for messages; empty where it has none."""
         self.say: Say = unheard if run is None else run.event
-        self.recompute: Callable[[], bool] = policy.recompute if isinstance(policy, Recomputes) else lambda: False
+        self.recompute: Callable[[], bool] = policy.recompute if policy is not None else lambda: False
         """Lets the backward pass compute activations again; False where it does already, or may not."""
         self.helpers = helpers
         self._measured: int | None = None

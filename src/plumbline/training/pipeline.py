@@ -33,7 +33,7 @@ from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors, release
 from plumbline.policies.options import DenoisingModel, PretrainedModel, model_section
-from plumbline.policies.policy import Engine, Helpers, Policy, Tells, limits, slowness
+from plumbline.policies.policy import Engine, Helpers, Policy, limits, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.recipe.running import ENGINES, WORKERS
 from plumbline.records import Example
@@ -292,8 +292,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     if asked():
         raise KeyboardInterrupt
     run.working(f"opening {source}", 1, 1)
-    if isinstance(policy, Tells):
-        policy.say = run.event
+    policy.say = run.event
     _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.engine is not None:
         named("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)

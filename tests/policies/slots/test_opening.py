@@ -54,12 +54,12 @@ def test_a_refusion_checkpoint_is_opened_as_the_qwen3_that_it_is(tmp_path, named
     )
     policy = opened(folder)
     assert type(policy.model) is Qwen3ForCausalLM
-    assert policy.ids.mask == 3
+    assert policy.mask_id == 3
     ids = torch.tensor([[0, 1, 1, 0, 2, 0, 1]])
     torch.testing.assert_close(policy.model(ids).logits, plain(ids).logits)
     policy.save(tmp_path / "saved", {})
     again = opened(tmp_path / "saved")
-    assert again.ids.mask == 3
+    assert again.mask_id == 3
     assert type(again.model) is Qwen3ForCausalLM
     assert again.model.config.model_type == "qwen3"
 

@@ -41,7 +41,7 @@ def refusion(folder):
 def far(policy, weights, *, causal=True):
     """The largest difference of logits to a plain pass over tokens that stand out of order, as slots do."""
     positions = [0, 1, 2, 3, 6, 7, 4, 5]
-    ids = [30, 31, 32, 33, 40, 41, policy.ids.mask, policy.ids.mask]
+    ids = [30, 31, 32, 33, 40, 41, policy.mask_id, policy.mask_id]
     allowed = torch.ones((8, 8), dtype=torch.bool).tril() if causal else torch.ones((8, 8), dtype=torch.bool)
     with torch.no_grad():
         hidden = read_packed(policy.model, torch.tensor([ids]), torch.tensor([positions]), allowed[None, None])
@@ -54,8 +54,8 @@ def far(policy, weights, *, causal=True):
 def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, model_type):
     config, weights, mask = refusion(tmp_path)
     policy = opened(write(tmp_path, config | {"model_type": model_type}, weights))
-    assert policy.ids.mask == mask
-    assert policy.chat.tokenizer.convert_ids_to_tokens(policy.ids.end) == "<|im_end|>"
+    assert policy.mask_id == mask
+    assert policy.chat.tokenizer.convert_ids_to_tokens(policy.chat.end_of_turn) == "<|im_end|>"
     assert far(policy, weights) < 1e-3
     assert far(policy, weights, causal=False) > 0.1
     laws = check_policy(policy, CHAT, SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", top_k=2), draws=600)

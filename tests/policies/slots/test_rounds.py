@@ -159,8 +159,8 @@ def test_company_changes_no_draw(exact, monkeypatch):
     """A request is answered alike alone, beside longer prompts, and while rows beside it end and leave."""
     law = replace(LAW, steps=6, temperature=1.5)
     left = []
-    honest = sampler._Rollout._keep
-    monkeypatch.setattr(sampler._Rollout, "_keep", lambda self, keep: left.append(len(keep)) or honest(self, keep))
+    honest = sampler.Rollout._keep
+    monkeypatch.setattr(sampler.Rollout, "_keep", lambda self, keep: left.append(len(keep)) or honest(self, keep))
     requests = [Request((index,), PROMPT if index < 8 else LONGER, law) for index in range(14)]
     together = {request.key: each for request, each in exact.sample(requests)}
     assert len(set(left)) > 2
@@ -284,7 +284,7 @@ class TestRatio:
 
 def test_batches_keep_order_and_respect_the_budget(policy):
     trajectories = drawn(policy, LAW, copies=5)
-    size = {id(each): len(packing.branch(each, Grid.of(LAW, 2), MASK).ids) for each in trajectories}
+    size = {id(each): packing.packed_length(each, Grid.of(LAW, 2), MASK) for each in trajectories}
     for budget in (1, 60, 10**6):
         parts = policy.batches(trajectories, budget)
         assert [index for part in parts for index in part] == list(range(10))

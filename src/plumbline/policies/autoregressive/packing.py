@@ -44,13 +44,19 @@ BAND = 128
 """Queries that are multiplied together: fewer make more products, more multiply what is masked."""
 
 
+SCORES_AT_ONCE = 2**26
+"""Attention scores that are written out at once on a CPU."""
+
+
 def attend(
     query: Tensor, key: Tensor, value: Tensor, first: tuple[Tensor, Tensor, Tensor] | None, scale: float
 ) -> Tensor:
     """Attention [K, Q, R, C, D] of rows to what stands before them, and to their prompts, under one softmax.
 
-    In the very products of `decoders.lean`, rounded where it rounds: of 16 bits both then give the same to the bit
-    (without AMX), and a scorer that rounds elsewhere is 0.04 nats a token off after thirty layers.
+    On a CPU it is written out in bands: forward and backward take a third of the time of torch's flash attention there
+    (8 x 9 heads, 40 to 150 positions, bfloat16). It is done in the very products of `decoders.lean`, rounded where it
+    rounds: of 16 bits both then give the same to the bit (without AMX), and a scorer that rounds elsewhere is 0.04 nats
+    a token off after thirty layers.
 
     Args:
         query: [K, Q, R, C, D].
@@ -60,8 +66,23 @@ def attend(
         scale: of the products.
     """
     *prompt, there = first or (None,)
-    result: Tensor = _Bands.apply(scale, there, query, key, value, *prompt)
-    return result
+    heads, times, rows, places, _ = query.shape
+    seen = key.shape[2] + (prompt[0].shape[2] if prompt else 0)
+    if query.device.type == "cpu" and query.shape[:4].numel() * seen <= SCORES_AT_ONCE:
+        result: Tensor = _Bands.apply(scale, there, query, key, value, *prompt)
+        return result
+    mask = None
+    if prompt or key.shape[2] > places:  # torch's own causal mask begins at the first key: another one behind a cache
+        past = torch.ones((places, key.shape[2]), dtype=torch.bool, device=query.device).tril(key.shape[2] - places)
+        mask = past.expand(rows, 1, -1, -1)
+        if there is not None:
+            mask = torch.cat([there[:, None, None].expand(-1, 1, places, -1), mask], dim=3)
+            key, value = torch.cat([prompt[0], key], dim=2), torch.cat([prompt[1], value], dim=2)
+    wide_k, wide_v = (states.transpose(0, 1).repeat_interleave(times, 1) for states in (key, value))
+    mixed = functional.scaled_dot_product_attention(
+        query.flatten(0, 1).transpose(0, 1), wide_k, wide_v, mask, is_causal=mask is None, scale=scale
+    )
+    return mixed.transpose(0, 1).unflatten(0, (heads, times))
 
 
 class _Bands(torch.autograd.Function):
@@ -337,14 +358,6 @@ def windows(model: Any) -> list[int]:
     )
 
 
-def reach(model: Any) -> int | None:
-    """Tokens that a layer with a window sees; None where every layer sees all.
-
-    A pack says with its own mask, or with groups, who sees whom, so it is right up to this length only.
-    """
-    return min(windows(model), default=None)
-
-
 def shared_attention(
     module: Any,
     query: Tensor,
@@ -376,7 +389,7 @@ def shared_attention(
     heads = key.shape[1]  # K
     if rows:  # [K, Q heads, rows, positions, D]
         states = query.unflatten(1, (heads, -1)).permute(1, 2, 0, 3, 4)
-        mixed = _attend(states, key.transpose(0, 1), value.transpose(0, 1), None, scale)
+        mixed = attend(states, key.transpose(0, 1), value.transpose(0, 1), None, scale)
         return mixed.permute(2, 3, 0, 1, 4).flatten(2, 3).contiguous(), None
     if groups is None:
         result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
@@ -389,85 +402,10 @@ def shared_attention(
     )
     first_q, first_k, first_v = (states.unflatten(2, groups.prompts.shape) for states in (first_q, first_k, first_v))
     first = first_k[:, 0], first_v[:, 0]  # twice [K, B, P, D]
-    outputs = [_attend(first_q, *first, None, scale).flatten(2, 3)]
+    outputs = [attend(first_q, *first, None, scale).flatten(2, 3)]
     if groups.own.numel():
         own_q, own_k, own_v = (states.unflatten(2, groups.own.shape) for states in (own_q, own_k, own_v))
-        branch = own_q, own_k[:, 0], own_v[:, 0]  # [K, times, R, C, D] and twice [K, R, C, D]
-        outputs.append(_attend_both(branch, first, groups, scale).flatten(2, 3))
+        before = *(states.index_select(1, groups.owners) for states in first), groups.there[groups.owners]
+        outputs.append(attend(own_q, own_k[:, 0], own_v[:, 0], before, scale).flatten(2, 3))
     mixed = torch.cat(outputs, dim=2).flatten(0, 1)  # [heads, prompts' and completions' places, D]
     return mixed.index_select(1, groups.order).transpose(0, 1).unsqueeze(0).contiguous(), None
-
-
-SCORES_AT_ONCE = 2**26
-"""Attention scores that are written out at once on a CPU."""
-
-
-def _attend(query: Tensor, key: Tensor, value: Tensor, sees: Tensor | None, scale: float) -> Tensor:
-    """Attention of [K, times, B, Q, D] to [K, B, S, D] as `sees` [1 or B, Q, S] allows; None is causal, S at its end.
-
-    On a CPU a causal one is written out (`autoregressive.bands`): forward and backward take a third of the time of
-    torch's flash attention there (8 x 9 heads, 40 to 150 positions, bfloat16).
-    """
-    heads, times, _count, places, _size = query.shape
-    if sees is not None or query.device.type != "cpu" or query.shape[:4].numel() * key.shape[2] > SCORES_AT_ONCE:
-        wide_k, wide_v = (states.transpose(0, 1).repeat_interleave(times, 1) for states in (key, value))
-        # torch's own causal mask begins at the first key, and would be another one behind a cache.
-        if sees is None and key.shape[2] > places:
-            sees = _causal(places, key.shape[2]).to(query.device)
-        mask = None if sees is None else sees.unsqueeze(1)
-        mixed = functional.scaled_dot_product_attention(
-            query.flatten(0, 1).transpose(0, 1), wide_k, wide_v, mask, is_causal=sees is None, scale=scale
-        )
-        return mixed.transpose(0, 1).unflatten(0, (heads, times))
-    return attend(query, key, value, None, scale)
-
-
-def _causal(places: int, seen: int) -> Tensor:
-    """What the last `places` of `seen` positions see: bool [1, Q, S]."""
-    return torch.ones((1, places, seen), dtype=torch.bool).tril(seen - places)
-
-
-def _attend_both(
-    own: tuple[Tensor, Tensor, Tensor], first: tuple[Tensor, Tensor], groups: Groups, scale: float
-) -> Tensor:
-    """Attention of completions [K, times, R, C, D] to their prompts and to themselves, under one softmax.
-
-    On a CPU in bands, as `_attend`.
-
-    Args:
-        own: queries, and keys and values [K, R, C, D] of the completions.
-        first: keys and values [K, B, P, D] of the prompts.
-        groups: whose is whose.
-        scale: of the products.
-    """
-    query, own_k, own_v = own
-    key, value = (states.index_select(1, groups.owners) for states in first)  # [K, R, P, D]
-    there = groups.there[groups.owners]
-    longest = query.shape[3]
-    if query.device.type != "cpu" or query.shape[:4].numel() * (key.shape[2] + longest) > SCORES_AT_ONCE:
-        seen_k, seen_v = torch.cat([key, own_k], dim=2), torch.cat([value, own_v], dim=2)
-        before, past = there.unsqueeze(1), _causal(longest, longest).to(there.device)
-        sees = torch.cat([before.expand(-1, longest, -1), past.expand(len(there), -1, -1)], dim=2)
-        return _attend(query, seen_k, seen_v, sees, scale)
-    return attend(query, own_k, own_v, (key, value, there), scale)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Tensors of one padded forward pass: a row a sequence, padded on the right, where a causal model never sees it."""
-
-    ids: Tensor  # [B, L]
-    predictors: tuple[Tensor, Tensor]  # rows [N] and columns [N] of the hidden states that predict each term
-    targets: Tensor  # [N]
-
-
-def rows(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torch.device) -> Rows:
-    """Pad (tokens, is_target) sequences to one rectangle."""
-    ids, _ = padded([tokens for tokens, _ in sequences])
-    is_target, _ = padded([targets for _, targets in sequences])
-    row_of, column_of = is_target.nonzero(as_tuple=True)
-    return Rows(
-        ids=ids.to(device),
-        predictors=(row_of.to(device), (column_of - 1).to(device)),
-        targets=ids[row_of, column_of].to(device),
-    )

@@ -8,7 +8,6 @@ the sum over its tokens of log p(token | prompt, earlier tokens) under `token_la
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,13 @@ from plumbline.policies.autoregressive.decoders.cached import CachedDecoder, lim
 from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, reach, rows
+from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, windows
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, joined, pack_sizes
 from plumbline.policies.places import head_log_prob
-from plumbline.policies.policy import Constraint, Demonstration, LiveRequest, Terms, common_law
+from plumbline.policies.policy import Demonstration, LiveRequest, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn
+from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn, padded
 from plumbline.policies.token_law import Noise, check_drawn, draw, log_prob, uniforms
 from plumbline.records import Message, Request, Sampling, Step, Trajectory
 
@@ -41,19 +40,12 @@ from plumbline.records import Message, Request, Sampling, Step, Trajectory
 # depend on which other rows run beside it: dropping finished rows changes the speed and not the result.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """One completion: its tokens with their log-probabilities, and whether the model ended it."""
-
-    tokens: list[int]
-    logprobs: list[float]
-    stopped: bool
+Drawn = tuple[int, list[int], list[float], bool]
+"""A row's number, its completion's tokens with their log-probabilities, and whether the model ended it."""
 
 
-def decode(
-    decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], device: torch.device
-) -> Iterator[tuple[int, Drawn]]:
-    """Draw a completion for each row of a chunk, and yield it with the row's number soon after it has ended.
+def decode(decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], device: torch.device) -> Iterator[Drawn]:
+    """Draw a completion for each row of a chunk, and yield it soon after it has ended.
 
     What a `LiveRequest` constrains is drawn from the distribution that is left. One that is `gone` yields nothing.
 
@@ -83,26 +75,27 @@ def decode(
     for constraint in constraints.values():
         constraint.begin()
 
-    def ended(now: int) -> Iterator[tuple[int, Drawn]]:
+    def ended(now: int) -> Iterator[Drawn]:
         """The completions that ended by now and were not yielded before."""
         rows = (untold & (length[:-1] <= now)).nonzero().flatten()
         untold[rows] = False
         found = zip(*(each[rows].tolist() for each in (tokens_rc, logprobs_rc, length)), strict=True)
         for row, (tokens, logprobs, end) in zip(rows.tolist(), found, strict=True):
             check_drawn(logprobs[:end])
-            yield row, Drawn(tokens[:end], logprobs[:end], stopped=tokens[end - 1] in stop_ids)
+            yield row, tokens[:end], logprobs[:end], tokens[end - 1] in stop_ids
 
     # Asking a GPU whether rows are finished makes it wait, so there it is asked every 16 tokens only.
     interval = 1 if device.type == "cpu" else 16
     logits = decoder.begin(chunk.prompts, grid.shape[1], limit, chunk.shared).repeat_interleave(grid.shape[1], 0)
     for time in range(limit):
         cells = grid.flatten()
-        held: dict[int, Constraint] = {}
-        if constraints:
-            places = zip(cells.tolist(), live.flatten().tolist(), strict=True)
-            held = {at: constraints[row] for at, (row, runs) in enumerate(places) if runs and row in constraints}
-        if held:
-            logits = _restricted(decoder, logits, held)
+        running_cells = zip(cells.tolist(), live.flatten().tolist(), strict=True) if constraints else ()
+        held = {at: constraints[row] for at, (row, runs) in enumerate(running_cells) if runs and row in constraints}
+        if held:  # of 16-bit logits those that are likeliest then are exact again
+            logits = logits.float()
+            for at, constraint in held.items():
+                constraint.restrict(logits[at])
+            logits[[*held]] = decoder.exact(logits[[*held]], [*held])
         with threads_for(logits.numel() * 16):  # an exponential costs about as much as 16 multiplications
             tokens, logprobs = draw(logits, numbers_rc[cells, time], sampling)
         for cell, constraint in held.items():
@@ -128,15 +121,6 @@ def decode(
                 decoder.keep(keep_prompts, keep_copies)
         logits = decoder.step(tokens)
     yield from ended(limit)
-
-
-def _restricted(decoder: Decoder, logits: Tensor, held: Mapping[int, Constraint]) -> Tensor:
-    """Logits [R, V] in float32, some rows restricted; of 16-bit ones those that are likeliest then are exact again."""
-    logits, rows = logits.float(), list(held)
-    for row, constraint in held.items():
-        constraint.restrict(logits[row])
-    logits[rows] = decoder.exact(logits[rows], rows)
-    return logits
 
 
 def _smaller_grid(live: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -173,17 +157,34 @@ class AutoregressivePolicy(PretrainedPolicy):
     """A causal model as a `Policy`. Open one with `AutoregressivePolicy.open`."""
 
     family = "autoregressive"
-    stepwise = False
 
     def __init__(self, loaded: Loaded, section: AutoregressiveModel) -> None:
         super().__init__(loaded, section)
         limit_time_steps(self.model)
         self._abilities = probe(self.model, cached=section.decoder == "transformers")
-        self._check_sampling()
-        self._reach = reach(self.model)
+        for what, reason in (
+            ("cannot be sampled from, several answers at once", self._abilities.why_not_cached),
+            ("cannot score rows of several lengths together", self._abilities.why_not_rows),
+        ):
+            if reason:  # its answers would be of another distribution than its forward pass has
+                raise ModelError(
+                    f"a model of type {self.model.config.model_type} {what}: {reason}",
+                    "use a model of another architecture (docs/architectures.md lists what was tried)",
+                )
+        if section.decoder == "lean" and not self._abilities.lean:
+            raise ModelError(
+                f"model.decoder: lean does not fit this model: {self._abilities.why_not_lean}",
+                "set model.decoder to auto or transformers",
+            )
+        if section.scoring == "packed" and not self._abilities.packing:
+            raise ModelError(
+                "model.scoring: packed differs from plain scoring on this model", "set model.scoring to auto or rows"
+            )
+        # A pack says with its own mask, or with groups, who sees whom, so it is right up to a layer's window only.
+        self._reach = min(windows(self.model), default=None)
         self._rounded = by_onednn(self.model)
-        self._lean = self._choose_decoder(section)
-        self._packed = self._choose_scoring(section)
+        self._lean = self._abilities.lean and section.decoder != "transformers"
+        self._packed = self._abilities.packing and section.scoring != "rows"
         self._graphs = Graphs() if self._lean and self._abilities.graphs else None
 
     @classmethod
@@ -195,33 +196,6 @@ class AutoregressivePolicy(PretrainedPolicy):
                 name does not agree with the model.
         """
         return cls(load(section, source, seed), section)
-
-    def _check_sampling(self) -> None:
-        """Refuse a model whose answers would be of another distribution than its forward pass has."""
-        for what, reason in (
-            ("cannot be sampled from, several answers at once", self._abilities.why_not_cached),
-            ("cannot score rows of several lengths together", self._abilities.why_not_rows),
-        ):
-            if reason:
-                raise ModelError(
-                    f"a model of type {self.model.config.model_type} {what}: {reason}",
-                    "use a model of another architecture (docs/architectures.md lists what was tried)",
-                )
-
-    def _choose_decoder(self, section: AutoregressiveModel) -> bool:
-        if section.decoder == "lean" and not self._abilities.lean:
-            raise ModelError(
-                f"model.decoder: lean does not fit this model: {self._abilities.why_not_lean}",
-                "set model.decoder to auto or transformers",
-            )
-        return self._abilities.lean and section.decoder != "transformers"
-
-    def _choose_scoring(self, section: AutoregressiveModel) -> bool:
-        if section.scoring == "packed" and not self._abilities.packing:
-            raise ModelError(
-                "model.scoring: packed differs from plain scoring on this model", "set model.scoring to auto or rows"
-            )
-        return self._abilities.packing and section.scoring != "rows"
 
     @property
     def engine(self) -> Mapping[str, str]:
@@ -247,10 +221,12 @@ class AutoregressivePolicy(PretrainedPolicy):
                 decoder = LeanDecoder(self.model, graphs)
             for chunk in self.chunks(requests, Sampling):
                 prompt_of = chunk.prompt_of.tolist()
-                for row, drawn in decode(decoder, chunk, self.chat.stop_ids, self.device):
-                    prompt, law = chunk.prompts[prompt_of[row]], chunk.sampling
-                    got = self.trajectory(prompt, drawn.tokens, drawn.logprobs, law, stopped=drawn.stopped)
-                    yield chunk.requests[row], got
+                for row, tokens, logprobs, stopped in decode(decoder, chunk, self.chat.stop_ids, self.device):
+                    prompt = chunk.prompts[prompt_of[row]]
+                    yield (
+                        chunk.requests[row],
+                        self.trajectory(prompt, tokens, logprobs, chunk.sampling, stopped=stopped),
+                    )
 
     def trajectory(
         self, prompt: list[int], tokens: list[int], logprobs: list[float], sampling: Sampling, *, stopped: bool
@@ -283,10 +259,6 @@ class AutoregressivePolicy(PretrainedPolicy):
             return packs  # rows repeat their prompt, and a mask is of the whole square
         return joined(packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass)
 
-    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every law of this family is scored exactly
-        """See `Policy.exact`."""
-        return True
-
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """See `Policy.score`."""
         if divergence:
@@ -294,12 +266,10 @@ class AutoregressivePolicy(PretrainedPolicy):
                 "rl.kl: closed is not available for autoregressive policies", "set rl.kl to sampled (the k3 estimate)"
             )
         sampling = common_law(trajectories)
-        if reference:
-            with torch.no_grad(), self.as_reference() as model:
-                logprobs = self._score(model, trajectories, sampling)
-        else:
-            logprobs = self._score(self.model, trajectories, sampling)
-        return Terms.of(trajectories, logprobs)
+        if not reference:
+            return Terms.of(trajectories, self._score(self.model, trajectories, sampling))
+        with torch.no_grad(), self.as_reference() as model:
+            return Terms.of(trajectories, self._score(model, trajectories, sampling))
 
     def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> Tensor:
         if self._goes_in_packs(trajectories):
@@ -332,13 +302,15 @@ class AutoregressivePolicy(PretrainedPolicy):
         self, model: Any, sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], sampling: Sampling
     ) -> Tensor:
         """Log-probabilities [N] of the targets of padded rows."""
-        batch = rows(sequences, self.device)
+        # Padded on the right, where a causal model never sees it.
+        ids, is_target = (padded(parts)[0].to(self.device) for parts in zip(*sequences, strict=True))
+        row, column = is_target.nonzero(as_tuple=True)
+        targets = ids[row, column]
         if self._abilities.linear_head:
-            hidden = model.get_decoder()(batch.ids, use_cache=False).last_hidden_state[batch.predictors]
+            hidden = model.get_decoder()(ids, use_cache=False).last_hidden_state[row, column - 1]
             head = model.get_output_embeddings()
-            return head_log_prob(hidden, head.weight, head.bias, batch.targets, sampling)
-        logits = model(batch.ids, use_cache=False).logits[batch.predictors]
-        return log_prob(logits, batch.targets, sampling)
+            return head_log_prob(hidden, head.weight, head.bias, targets, sampling)
+        return log_prob(model(ids, use_cache=False).logits[row, column - 1], targets, sampling)
 
     def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
         """See `Policy.demonstrate`."""

@@ -11,8 +11,9 @@ Padded rows and the model's own cache are tried as well. Nothing can replace the
 is refused.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,10 @@ class Abilities:
         return ", ".join(name for name, there in slow.items() if not there)
 
 
+def _on_gpu(model: Any) -> bool:
+    return bool(model.device.type == "cuda")
+
+
 @torch.no_grad()
 def probe(model: Any, *, cached: bool = False) -> Abilities:
     """Compare the short cuts with plain forward passes of a few tokens; puts fused adapters in place if they agree.
@@ -103,27 +108,27 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
         if not adapters:
             unfuse(model)
         linear_head = _head_is_linear(model, prompts, answers, trial)
-        why_not_rows = _why_not(trial, lambda: _in_rows(model, prompts, answers))
+        why_not_rows = trial.why_not(lambda: _in_rows(model, prompts, answers))
         packing = linear_head and _packs(model, prompts, answers, trial)
         shared = packing and install_shared_attention(model) and _packs(model, prompts, answers, trial, shared=True)
         if not shared:
             remove_shared_attention(model)
             packing = packing and all(_packs_beyond(model, window) for window in windows(model))
-        reason = unsupported(model)
-        if reason is None:
-            reason = _why_not(trial, lambda: _decoded(model, prompts, answers))
+        reason = unsupported(model) or trial.why_not(lambda: _decoded(model, prompts, answers))
         graphs, why = not reason and _on_gpu(model), ""
         if graphs:
             kept = Graphs()
             for _ in range(2):  # captured, and then kept
-                why = why or _why_not(trial, lambda: _decoded(model, prompts, answers, kept))
+                why = why or trial.why_not(lambda: _decoded(model, prompts, answers, kept))
         why_not_cached = ""
         if cached or reason:
-            why_not_cached = _why_not(trial, lambda: _cached(model, prompts, answers), _roughly_agrees)
+            why_not_cached = trial.why_not(lambda: _cached(model, prompts, answers), _roughly_agrees)
             for window in windows(model):
                 if not why_not_cached and _is_cheap(model, 4 * (window + 2 * ANSWER)):
-                    lengths = (window + ANSWER // 2, window // 2 + 1)
-                    why_not_cached = _why_no_cache(model, lengths, f", past a window of {window} tokens")
+                    longer = _texts(model, (window + ANSWER // 2, window // 2 + 1))
+                    beyond = Trial.of(model, partial(_plain, model, *longer))
+                    found = beyond.why_not(partial(_cached, model, *longer), _roughly_agrees)
+                    why_not_cached = found and f"{found}, past a window of {window} tokens"
     return Abilities(
         linear_head=linear_head,
         packing=packing,
@@ -132,7 +137,7 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
         adapters=adapters,
         why_not_cached=why_not_cached,
         why_not_rows=why_not_rows,
-        why_not_lean=reason or "",
+        why_not_lean=reason,
         graphs=graphs and not why,
         why_no_graphs=why,
     )
@@ -163,40 +168,27 @@ def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], tri
     head = model.get_output_embeddings()
     if type(head) is not nn.Linear or not head.weight.dtype.is_floating_point:
         return False
-    body = model.get_decoder()
-    try:
-        hidden = [body(row, use_cache=False).last_hidden_state for row in _rows(model, prompts, answers)]
-    except (TypeError, ValueError, RuntimeError, AttributeError):  # what the class calls its decoder is something else
-        return False
-    if hidden[0].dtype != head.weight.dtype:  # the model casts between the two
-        return False
-    return trial.agrees(torch.cat([head(each[0, -ANSWER - 1 : -1]) for each in hidden]))
+
+    def by_head() -> Tensor:
+        hidden = [model.get_decoder()(row, use_cache=False).last_hidden_state for row in _rows(model, prompts, answers)]
+        if hidden[0].dtype != head.weight.dtype:
+            raise TypeError("the model casts between its layers and its head")
+        return torch.cat([head(each[0, -ANSWER - 1 : -1]) for each in hidden])
+
+    return not trial.why_not(by_head)
 
 
 def _packs(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial, *, shared: bool = False) -> bool:
     nothing = np.zeros(ANSWER, np.float32)
+    steps = [Step(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing) for answer in answers]
     trajectories = [
-        Trajectory(
-            prompt=prompts[index // 2],
-            steps=(Step(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing),),
-            text="",
-            sampling=Sampling(),
-            finish="length",
-        )
-        for index, answer in enumerate(answers)
+        Trajectory(prompt=prompts[index // 2], steps=(step,), text="", sampling=Sampling(), finish="length")
+        for index, step in enumerate(steps)
     ]
     packed = pack(trajectories, model.device, rounded=by_onednn(model))
-    try:
-        logits = model(
-            packed.ids,
-            **see(packed, model.dtype, shared=shared),
-            position_ids=packed.positions,
-            use_cache=False,
-            logits_to_keep=packed.predictors,
-        ).logits[0]
-    except (TypeError, ValueError, RuntimeError, IndexError):  # a forward pass without masks, positions or selection
-        return False
-    return trial.agrees(logits)
+    seen = see(packed, model.dtype, shared=shared)
+    given = {"position_ids": packed.positions, "use_cache": False, "logits_to_keep": packed.predictors}
+    return not trial.why_not(lambda: model(packed.ids, **seen, **given).logits[0])
 
 
 def _packs_beyond(model: Any, window: int) -> bool:
@@ -218,14 +210,6 @@ def _in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     ids, _ = padded(joined)
     logits = model(ids.to(model.device), use_cache=False).logits
     return torch.cat([each[len(row) - ANSWER - 1 : len(row) - 1] for each, row in zip(logits, joined, strict=True)])
-
-
-def _why_no_cache(model: Any, lengths: tuple[int, int], past: str = "") -> str:
-    """Why the model's own cache is not to be relied on for prompts of these lengths; empty where it is."""
-    prompts, answers = _texts(model, lengths)
-    trial = Trial.of(model, lambda: _plain(model, prompts, answers))
-    reason = _why_not(trial, lambda: _cached(model, prompts, answers), _roughly_agrees)
-    return reason and f"{reason}{past}"
 
 
 def _roughly_agrees(trial: Trial, logits: Tensor) -> bool:
@@ -255,19 +239,6 @@ def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
             order = order.view(2, 3).gather(1, keep).flatten()
             decoder.keep(torch.tensor([0, 1], device=model.device), keep.to(model.device))
     return torch.stack(logits, dim=1).flatten(0, 1)
-
-
-def _on_gpu(model: Any) -> bool:
-    return bool(model.device.type == "cuda")
-
-
-def _why_not(trial: Trial, logits: Callable[[], Tensor], agrees: Callable[[Trial, Tensor], bool] = Trial.agrees) -> str:
-    """Why logits [M, V] that a decoder gives are not to be relied on; empty where they are."""
-    try:
-        return "" if agrees(trial, logits()) else "its logits differ from the model's own"
-    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, AssertionError) as error:
-        # Such as a kernel that this device or a graph does not have, or a cache that has no rows.
-        return f"it fails here: {(str(error).strip().splitlines() or [type(error).__name__])[0][:200]}"
 
 
 def _decoded(model: Any, prompts: Tokens, answers: NDArray[np.int64], graphs: Graphs | None = None) -> Tensor:

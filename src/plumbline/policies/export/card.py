@@ -1,14 +1,13 @@
 """The model card of an export, as the hub reads it: a head of YAML, then Markdown for people."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
 from plumbline import __version__
-from plumbline.checks.check import Examination, examine
-from plumbline.checks.diagnosis.history import History
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.config.overrides import read_yaml
@@ -21,7 +20,7 @@ from plumbline.policies.export.weights import OPTIONS
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
 from plumbline.reports.findings import counted
-from plumbline.reports.page import markdown
+from plumbline.reports.page import markdown, render
 from plumbline.reports.view import View
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey
@@ -79,41 +78,36 @@ def find(given: str, public: str | None = None) -> Source:
         RunError: the run has no finished stage.
         ModelError: there is no model.
     """
-    folder = Path(given)
-    if (folder / "recipe.yaml").is_file():
-        run = Run.read(folder)
+    if (Path(given) / "recipe.yaml").is_file():
+        run: Run | None = Run.read(Path(given))
+        assert run is not None
         done = [stage for stage in STAGES if run.is_done(stage)]
         if not done:
             raise RunError(f"{given} has no model yet", "let the run finish a stage")
-        return _source(str(run.model(done[-1])), run, done[-1], public)
-    model = local_model(given)
-    check_source(model)
-    place = Path(model).absolute()
-    ours = place.parent.name == "models" and (place.parents[1] / "recipe.yaml").is_file()
-    return _source(model, Run.read(place.parents[1]) if ours else None, place.name if ours else "", public)
-
-
-def _source(model: str, run: Run | None, stage: str, public: str | None) -> Source:
-    card = Card.read(model)
-    base = adapter_base(model)
+        model, stage = str(run.model(done[-1])), done[-1]
+    else:
+        model = local_model(given)
+        check_source(model)
+        folder = _run_of(model)
+        run, stage = (None, "") if folder is None else (Run.read(folder), Path(model).absolute().name)
+    card, base = Card.read(model), adapter_base(model)
     if base is None and run is not None:
         base = None if run.recipe.model.name is None else local_model(run.recipe.model.name)
     elif base is None and card is None:  # nothing was trained here: it is its own base
         base = model
-    if base is not None and (name := _made_in(base)) is not None:
-        base = name or None
+    if base is not None and Path(base).is_dir() and _run_of(base) and Path(base).name == "base":
+        base = None  # made on the spot by a run
     known = None if base is None else base_of(base, public)
     if known is None and public is not None:
         known = Base("", public, True, _listed_licence(public))
     return Source(model, run, stage or (card.stage if card is not None else ""), card, known)
 
 
-def _made_in(base: str) -> str | None:
-    """What a base that a run made in its own folder began from; "" where it is made on the spot, None for any other."""
-    run = Path(base).absolute().parents[1] if Path(base).is_dir() and len(Path(base).absolute().parents) > 1 else None
-    if run is None or Path(base).absolute().parent.name != "models" or not (run / "recipe.yaml").is_file():
-        return None
-    return "" if Path(base).name == "base" else None
+def _run_of(model: str) -> Path | None:
+    """The folder of the run among whose models a model lies."""
+    place = Path(model).absolute()
+    ours = place.parent.name == "models" and (place.parents[1] / "recipe.yaml").is_file()
+    return place.parents[1] if ours else None
 
 
 def base_of(source: str, public: str | None = None) -> Base:
@@ -208,31 +202,56 @@ def changes(source: Source, exported: Path, n: int, listener: Listener) -> list[
 LIBRARIES = {"merged": "transformers", "adapter": "peft", "gguf": "gguf"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What a card says of the export itself; the rest is read from the run's records."""
+def model_card(source: Source, *, kind: str, family: str, said: Sequence[str], **export: object) -> str:
+    """The whole card.
 
-    name: str
-    kind: str
-    family: str
-    stored: str
-    """How the weights are stored: a dtype, or a kind of GGUF."""
-    parameters: int
-    said: Sequence[str] = ()
-    """Sentences about what was measured when it was written."""
-    changes: Sequence[Change] = field(default_factory=tuple)
-    open_with: str = ""
-    """Lines that open it."""
+    Args:
+        source: what was exported; what its run's records say of it is read there.
+        kind: merged, adapter or gguf.
+        family: of the model.
+        said: sentences about what was measured when it was written.
+        export: its `title`; how its weights are `stored` (a dtype, or a kind of GGUF), and how many `parameters` they
+            are; lines that `open_with` it.
+    """
+    base, run = source.base, source.run
+    head: dict[str, object] = {}
+    if base is not None:
+        head |= {"license": base.licence.lower() if base.licence != UNKNOWN else "unknown"}
+        head |= {"base_model": base.name} if base.public else {}
+    head |= {"library_name": LIBRARIES[kind] if family != "flow" else "plumbline"}
+    head |= {"pipeline_tag": "text-generation", "tags": ["plumbline", family]}
+    card = source.card
+    known = {} if card is None else card.tasks or {card.task: {"name": card.task}}
+    checked = read_histories(run.folder) if run is not None and run.files["metrics"].size() else []
+    examined = [(history.name, examine(history, CHECKS)) for history in checked]
+    return (
+        render(
+            "card.md",
+            **export,
+            head=yaml.safe_dump(head, sort_keys=False, allow_unicode=True).rstrip(),
+            source=source,
+            kind=kind,
+            family=family,
+            said=said,
+            tasks={name: one["name"] for name, one in known.items()},
+            rows=[] if run is None else list(_rows(View(run), source.stage)),
+            examined=[(name, counted(one.findings, one.clear, one.not_run), one.findings) for name, one in examined],
+            licence=licence(base),
+            version=__version__,
+        )
+        + "\n"
+    )
 
 
-def model_card(source: Source, facts: Facts) -> str:
-    """The whole card."""
-    lines = [*_head(source, facts), "", f"# {markdown(facts.name)}", "", *_what(source, facts), ""]
-    lines += ["## Training", "", *_training(source), "", "## Evaluation", "", *_evaluation(source), ""]
-    lines += ["## This export", "", *_export(facts), ""]
-    lines += ["## What the checks found", "", *_checks(source.run), ""]
-    lines += ["## Licence", "", licence(source.base), ""]
-    return "\n".join(lines)
+def _rows(view: View, stage: str) -> Iterator[dict[str, object]]:
+    """The stage's evaluations, for a table."""
+    for one in view.tasks or [view]:
+        for split in one.splits:
+            for mode in one.modes(split):
+                if (found := one.final(stage, split, mode)) is not None:
+                    summary = one.summary(EvaluationKey(stage, split, mode))
+                    row = {"task": one.task or found.task, "split": split, "mode": mode, "bounds": one.bounds(found)}
+                    yield {**row, "n": summary["n"], "reward": summary["reward"]}
 
 
 def licence(base: Base | None) -> str:
@@ -247,98 +266,6 @@ def licence(base: Base | None) -> str:
     return f"The base, {base.name}, is under {base.licence}; what is derived from it is under its terms."
 
 
-def _head(source: Source, facts: Facts) -> Iterator[str]:
-    base = source.base
-    values: dict[str, object] = {}
-    if base is not None:
-        values |= {"license": base.licence.lower() if base.licence != UNKNOWN else "unknown"}
-        values |= {"base_model": base.name} if base.public else {}
-    values |= {"library_name": LIBRARIES[facts.kind] if facts.family != "flow" else "plumbline"}
-    values |= {"pipeline_tag": "text-generation", "tags": ["plumbline", facts.family]}
-    yield "---"
-    yield yaml.safe_dump(values, sort_keys=False, allow_unicode=True).rstrip()
-    yield "---"
-
-
-def _what(source: Source, facts: Facts) -> Iterator[str]:
-    base = source.base
-    began = "weights that were made on the spot" if base is None else markdown(base.name)
-    yield f"A model of the family {facts.family}, {facts.parameters:,} weights, that began as {began}."
-    if base is not None and base.note:
-        yield f"The base was {markdown(base.note)}."
-    if base is not None and not base.public:
-        yield "That is the name of a folder: nobody said what the base is called where it was published."
-    if facts.open_with:
-        yield f"\n```\n{facts.open_with}\n```"
-
-
-def _training(source: Source) -> Iterator[str]:
-    card, run = source.card, source.run
-    if card is None:
-        yield "Nothing says that Plumbline trained it."
-        return
-    tasks = {name: one["name"] for name, one in card.tasks.items()} or {card.task: card.task}
-    named = ", ".join(markdown(name if name == task else f"{name} ({task})") for name, task in tasks.items())
-    yield f"- Recipe: {markdown(card.recipe)}; the last stage is {markdown(card.stage)}."
-    yield f"- Task: {named}; prompts that it was trained on: {len(card.trained_on):,}."
-    if run is None:
-        yield "- The run's records are not beside the model, so the recipe's values are not known here."
-        return
-    recipe = run.recipe
-    if recipe.description:
-        yield f"- {markdown(recipe.description)}"
-    lora = getattr(recipe.model, "lora", None)
-    trains = "every weight" if lora is None else f"LoRA of rank {lora.rank}, alpha {lora.alpha:g}"
-    yield f"- Trains: {trains}; seed {recipe.seed}."
-    if recipe.sft is not None and run.is_done("sft"):
-        length = f"{recipe.sft.steps} steps" if recipe.sft.steps is not None else f"{recipe.sft.epochs:g} epochs"
-        yield f"- SFT: {length}, learning rate {recipe.sft.optimiser.learning_rate:g}."
-    if recipe.rl is not None and run.is_done("rl"):
-        rl = recipe.rl
-        yield (
-            f"- RL: {rl.algorithm.name}, {rl.steps} steps of {rl.prompts_per_step} prompts, learning rate "
-            f"{rl.optimiser.learning_rate:g}."
-        )
-
-
-def _evaluation(source: Source) -> Iterator[str]:
-    rows = [] if source.run is None else list(_rows(View(source.run), source.stage))
-    if not rows:
-        yield "No evaluation of this model is recorded beside it."
-        return
-    yield "Mean rewards with 95 % intervals. The floor is what the best control earns that knows nothing; the ceiling,"
-    yield "what the gold answers earn; both on the same examples."
-    yield ""
-    yield "| task | split | decoded | n | reward | floor | ceiling |"
-    yield "|---|---|---|---|---|---|---|"
-    yield from rows
-
-
-def _rows(view: View, stage: str) -> Iterator[str]:
-    for one in view.tasks or [view]:
-        for split in one.splits:
-            for mode in one.modes(split):
-                if (found := one.final(stage, split, mode)) is None:
-                    continue
-                summary, bounds = one.summary(EvaluationKey(stage, split, mode)), one.bounds(found)
-                floor = "-" if bounds.floor is None else f"{bounds.floor[1]:.3f} ({markdown(bounds.floor[0])})"
-                ceiling = "-" if bounds.oracle is None else f"{bounds.oracle.mean:.3f}"
-                cells = (markdown(one.task or found.task), markdown(split), markdown(mode), summary["n"])
-                yield f"| {' | '.join(map(str, cells))} | {_interval(summary['reward'])} | {floor} | {ceiling} |"
-
-
-def _interval(values: Mapping[str, float]) -> str:
-    return f"{values['mean']:.3f} [{values['low']:.3f}, {values['high']:.3f}]"
-
-
-def _export(facts: Facts) -> Iterator[str]:
-    yield f"Written by Plumbline {__version__}: {facts.kind}, {facts.stored}."
-    for sentence in facts.said:
-        yield f"- {sentence}"
-    for one in facts.changes:
-        yield f"- {change_text(one)}"
-
-
 def change_text(one: Change) -> str:
     """A change of reward as a sentence."""
     return (
@@ -346,17 +273,3 @@ def change_text(one: Change) -> str:
         f"was trained, {one.after:.4f} as it is stored: {one.difference:+.4f} on n = {one.n}; {one.same} of {one.n} "
         "answers are the same to the letter."
     )
-
-
-def _checks(run: Run | None) -> Iterator[str]:
-    examined = [] if run is None or run.files["metrics"].size() == 0 else _examined(run)
-    if not examined:
-        yield "There are no records of training beside the model, so nothing was checked."
-    for one in examined:
-        yield f"{markdown(one.context.name)}: {counted(one.findings, one.clear, one.not_run)}."
-        for finding in one.findings:
-            yield f"- {finding.level} ({finding.check}): {markdown(finding.what)}"
-
-
-def _examined(run: Run) -> list[Examination[History]]:
-    return [examine(history, CHECKS) for history in read_histories(run.folder)]

@@ -4,15 +4,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from plumbline.errors import ModelError, RecipeError, StorageError
 from plumbline.evaluation.models import as_trained
 from plumbline.policies.export import weights
-from plumbline.policies.export.card import Change, Facts, Source, change_text, changes, find, licence, model_card
+from plumbline.policies.export.card import Change, Source, change_text, changes, find, licence, model_card
 from plumbline.runs import claims
 from plumbline.runs.run import Listener
 from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text
@@ -120,7 +120,13 @@ def export(what: Export, listener: Listener) -> Exported:
         temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
         try:
             done = _fill(what, source, section.family, temporary, listener)
-            _put(temporary, out)
+            old = temporary.with_name(f"{temporary.name}.old")
+            if out.exists():
+                out.rename(old)
+            temporary.rename(out)
+            if old.exists():  # what we made there before goes when the new one stands
+                shutil.rmtree(old)
+            sync_folder(out.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return done
@@ -128,25 +134,37 @@ def export(what: Export, listener: Listener) -> Exported:
 
 def _fill(what: Export, source: Source, family: str, folder: Path, listener: Listener) -> Exported:
     listener.working(f"writing {what.kind}", 0, 1)
-    writer: Callable[..., tuple[Facts, dict[str, Any]]] = {"merged": _merged, "adapter": _adapter, "gguf": _gguf}[
-        what.kind
-    ]
-    facts, figures = writer(what, source, family, folder)
+    write = {"merged": _merged, "adapter": _adapter, "gguf": _gguf}[what.kind]
+    said, figures, lines = write(what, source, family, folder)
     listener.working(f"writing {what.kind}", 1, 1)
     changed: Sequence[Change] = ()
     if what.evaluate is not None:
         made = next(folder.glob("*.gguf")) if what.kind == "gguf" else folder
         changed = changes(source, made, what.evaluate, listener)
     _write_licence(source, folder)
-    write_text(folder / "README.md", model_card(source, replace(facts, changes=changed)))
+    card = model_card(
+        source,
+        kind=what.kind,
+        family=family,
+        said=[*said, *map(change_text, changed)],
+        title=what.out.absolute().name,
+        stored=what.stored,
+        parameters=figures["parameters"],
+        open_with=lines,
+    )
+    write_text(folder / "README.md", card)
     write_text(folder / claims.MARK, f"{EXPORT}\n")
     as_umask_says(folder)
     files = sorted(path.name for path in folder.iterdir())
     size = sum(path.stat().st_size for path in folder.iterdir())
-    return Exported(what.out, files, size, facts.said, figures, changed)
+    return Exported(what.out, files, size, said, figures, changed)
 
 
-def _merged(what: Export, source: Source, family: str, folder: Path) -> tuple[Facts, dict[str, Any]]:
+Written = tuple[list[str], dict[str, Any], str]
+"""Sentences about what was measured, the same as figures, and lines that open the export."""
+
+
+def _merged(what: Export, source: Source, family: str, folder: Path) -> Written:
     base = None if source.base is None else source.base.source or None
     if base is None and source.run is not None and source.run.is_done("base"):
         base = str(source.run.model("base"))
@@ -162,22 +180,23 @@ def _merged(what: Export, source: Source, family: str, folder: Path) -> tuple[Fa
     figures: dict[str, Any] = {"parameters": done.parameters, "gap": asdict(done.gap)}
     if what.stored == "float32":
         said.append("Nothing was rounded.")
-    elif done.arrived is not None:
-        found = done.arrived
+    elif (found := done.arrived) is not None:
         figures |= {"arrived": asdict(found)}
-        said.append(_arrived(what.stored, found))
+        said.append(
+            f"Rounding to {what.stored} left {found.share:.1%} of the update since the base (its projection on what "
+            f"was learnt); {found.elements:.1%} of the elements that should have changed did, and the rounding noise "
+            f"is {found.noise:.2f} times the update."
+        )
     else:
         said.append(
             f"Rounded to {what.stored}; how much of the update is left was not measured, for nothing says what the "
             "weights were before."
         )
     lines = f'AutoModelForCausalLM.from_pretrained("{what.out.name}")  # transformers'
-    lines = lines if family == "autoregressive" else f"plumbline eval {what.out.name}"
-    facts = _facts(what, family, done.parameters, said, lines)
-    return facts, figures
+    return said, figures, lines if family == "autoregressive" else f"plumbline eval {what.out.name}"
 
 
-def _adapter(what: Export, source: Source, family: str, folder: Path) -> tuple[Facts, dict[str, Any]]:
+def _adapter(what: Export, source: Source, family: str, folder: Path) -> Written:  # noqa: ARG001
     base = source.base
     name = "" if base is None else base.name if base.public else base.source
     parameters = weights.write_adapter(source.model, folder, name)
@@ -187,47 +206,24 @@ def _adapter(what: Export, source: Source, family: str, folder: Path) -> tuple[F
     elif base.note:
         said.append(f"It was trained on {base.note}: on other weights of that name its answers may differ.")
     lines = f'PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{name}"), "{what.out.name}")  # peft'
-    return _facts(what, family, parameters, said, lines), {"parameters": parameters, "base": name}
+    return said, {"parameters": parameters, "base": name}, lines
 
 
-def _gguf(what: Export, source: Source, family: str, folder: Path) -> tuple[Facts, dict[str, Any]]:
+def _gguf(what: Export, source: Source, family: str, folder: Path) -> Written:  # noqa: ARG001
     name = what.out.absolute().name
     path = folder / f"{name}-{what.stored}.gguf"
     about = {"name": name, "licence": "" if source.base is None else source.base.licence}
     found = weights.write_gguf(weights.opened(source.model), path, cast(Gguf, what.stored), about)
-    said = [_read_back(what.stored, found)]
     ids = "the same ids" if found.same_ids else "other ids for some texts; llama.cpp splits by a name in the file"
-    said.append(f"The tokenizer in the file, as transformers builds it, gives {ids}.")
-    lines = f"llama-server -m {path.name}"
-    return _facts(what, family, found.parameters, said, lines), asdict(found)
-
-
-def _arrived(stored: str, found: Any) -> str:
-    return (
-        f"Rounding to {stored} left {found.share:.1%} of the update since the base (its projection on what was "
-        f"learnt); {found.elements:.1%} of the elements that should have changed did, and the rounding noise is "
-        f"{found.noise:.2f} times the update."
-    )
-
-
-def _read_back(stored: str, found: Any) -> str:
-    return (
-        f"Read back by transformers: the largest difference of a weight is {found.weights:.2g}, and none is larger "
-        f"than {stored} rounds; the log-probabilities of {found.tokens} tokens differ by {found.mean:.2g} in the mean "
-        f"and by at most {found.logprob:.2g}."
-    )
-
-
-def _facts(what: Export, family: str, parameters: int, said: Sequence[str], lines: str) -> Facts:
-    return Facts(
-        name=what.out.absolute().name,
-        kind=what.kind,
-        family=family,
-        stored=what.stored,
-        parameters=parameters,
-        said=said,
-        open_with=lines,
-    )
+    said = [
+        (
+            f"Read back by transformers: the largest difference of a weight is {found.weights:.2g}, and none is larger "
+            f"than {what.stored} rounds; the log-probabilities of {found.tokens} tokens differ by {found.mean:.2g} in "
+            f"the mean and by at most {found.logprob:.2g}."
+        ),
+        f"The tokenizer in the file, as transformers builds it, gives {ids}.",
+    ]
+    return said, asdict(found), f"llama-server -m {path.name}"
 
 
 def _write_licence(source: Source, folder: Path) -> None:
@@ -238,15 +234,3 @@ def _write_licence(source: Source, folder: Path) -> None:
         return
     write_text(folder / "LICENSE", source.base.text)
     write_text(folder / "NOTICE", note + "LICENSE is the text that lay beside the base.\n")
-
-
-def _put(made: Path, out: Path) -> None:
-    """Rename a finished folder into place; what we made there before goes when the new one stands."""
-    if not out.exists():
-        made.rename(out)
-    else:
-        old = made.with_name(f"{made.name}.old")
-        out.rename(old)
-        made.rename(out)
-        shutil.rmtree(old)
-    sync_folder(out.parent)

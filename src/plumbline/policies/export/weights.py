@@ -2,7 +2,6 @@
 
 import math
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,9 +100,15 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     after = logprobs(policy)  # here, because buffers that are not stored would be rounded below
     policy.model.to(stored)
     policy.write(folder)
-    _write_use(model, folder)
+    if (Path(model) / CARD).is_file():  # what it says of the weights' use; 4 bits and adapters are gone
+        card = read_object(Path(model) / CARD)
+        use = {key: value for key, value in card.get("model", {}).items() if key != "quantize"}
+        write_json(folder / CARD, {**card, "model": use})
     read = opened(str(folder))
-    _check(policy.model, read.model)
+    found = read.model.state_dict()
+    for name, weight in policy.model.state_dict().items():
+        if name not in found or not torch.equal(found[name], weight.float()):
+            raise ModelError(f"{name} was not read back as it was written", "report this as a bug")
     check_same(after, logprobs(read), "what was read back")
     gap = (meant - after).abs()
     return Merged(
@@ -184,24 +189,6 @@ def _below(policy: Any, stored: Any) -> "Pair | None":
     return Pair(torch.cat(exact), torch.cat(served))
 
 
-def _write_use(model: str, folder: Path) -> None:
-    """What our card says of the weights' use and of what they were trained on; 4 bits and adapters are gone."""
-    if (Path(model) / CARD).is_file():
-        card = read_object(Path(model) / CARD)
-        use = {key: value for key, value in card.get("model", {}).items() if key != "quantize"}
-        write_json(folder / CARD, {**card, "model": use})
-
-
-def _check(meant: Any, read: Any) -> None:
-    """Raise ModelError where a model does not hold the weights that were meant."""
-    import torch
-
-    found = read.state_dict()
-    for name, weight in meant.state_dict().items():
-        if name not in found or not torch.equal(found[name], weight.float()):
-            raise ModelError(f"{name} was not read back as it was written", "report this as a bug")
-
-
 def write_adapter(model: str, folder: Path, base: str) -> int:
     """Copy an adapter with its tokenizer, and name its base as the world does; its number of parameters.
 
@@ -212,16 +199,13 @@ def write_adapter(model: str, folder: Path, base: str) -> int:
         raise ModelError(f"{model} is no adapter: every weight of it was trained", "export it with --kind merged")
     from safetensors import safe_open
 
-    for path in _files(Path(model)):
-        shutil.copyfile(path, folder / path.name)
+    for path in sorted(Path(model).iterdir()):
+        if path.is_file() and path.name not in KEPT:
+            shutil.copyfile(path, folder / path.name)
     write_json(folder / ADAPTER, {**read_object(folder / ADAPTER), "base_model_name_or_path": base})
     with safe_open(folder / "adapter_model.safetensors", "pt") as file:
         shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 - it is no mapping
     return sum(math.prod(shape) for shape in shapes)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    yield from (path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in KEPT)
 
 
 def write_gguf(policy: Any, path: Path, stored: "Stored", about: dict[str, str]) -> "Compared":

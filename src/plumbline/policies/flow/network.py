@@ -13,6 +13,7 @@ conditioned as at time 1, sees itself alone, and its keys and values are compute
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -71,17 +72,13 @@ class Prefix:
 
     ids: Tensor  # [R, N]
     lengths: Tensor  # [R]
-    keys: tuple[Tensor, ...] = ()  # a layer each: [R, heads, N, D]; empty under full attention
-    values: tuple[Tensor, ...] = ()
+    past: Sequence[tuple[Tensor, Tensor]] = ()
+    """Keys and values [R, heads, N, D] of each layer; none under full attention."""
 
     def rows(self, index: Tensor) -> "Prefix":
         """The prompts of rows, one each."""
-        return Prefix(
-            self.ids[index],
-            self.lengths[index],
-            tuple(keys[index] for keys in self.keys),
-            tuple(values[index] for values in self.values),
-        )
+        past = [(keys[index], values[index]) for keys, values in self.past]
+        return Prefix(self.ids[index], self.lengths[index], past)
 
 
 class FlowNetwork(nn.Module):
@@ -121,17 +118,28 @@ class FlowNetwork(nn.Module):
         lengths = there.sum(1)
         if self.config.attention == "full":
             return Prefix(ids, lengths)
-        rows, width = ids.shape
-        clean = torch.ones(rows, device=self.device)
-        condition = self._condition(clean, torch.zeros_like(clean))
-        positions = torch.arange(width, device=self.device).expand(rows, -1)
-        seen = there[:, None, None]
-        states, keys, values = self.embed(ids), [], []
-        for layer in self.layers:
-            states, key, value = layer(states, condition, self._rotation(positions), seen, None)
-            keys.append(key)
-            values.append(value)
-        return Prefix(ids, lengths, tuple(keys), tuple(values))
+        clean = torch.ones(len(ids), device=self.device)
+        positions = torch.arange(ids.shape[1], device=self.device).expand(len(ids), -1)
+        _, past = self._through(ids, self._condition(clean, torch.zeros_like(clean)), positions, there)
+        return Prefix(ids, lengths, past)
+
+    def _through(
+        self,
+        ids: Tensor,
+        condition: Tensor,
+        positions: Tensor,
+        seen: Tensor,
+        past: Sequence[tuple[Tensor, Tensor]] = (),
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """States [R, T, H] behind the last layer of tokens [R, T] at these positions, and each layer's keys and values.
+
+        `seen` is bool [R, keys], those of the `past` first.
+        """
+        states, rotation, own = self.embed(ids), self._rotation(positions), []
+        for layer, before in zip_longest(self.layers, past):
+            states, key, value = layer(states, condition, rotation, seen[:, None, None], before)
+            own.append((key, value))
+        return states, own
 
     def places(self, prefix: Prefix, canvas: Tensor, time: Tensor, width: Tensor) -> Tensor:
         """Hidden states [R, L, H] before the head of canvases [R, L], each behind its row's prompt.
@@ -147,20 +155,15 @@ class FlowNetwork(nn.Module):
         within = prefix.lengths.unsqueeze(1) + torch.arange(size, device=canvas.device)
         longest = prefix.ids.shape[1]
         if self.config.attention == "prefix":
-            seen = torch.ones((rows, longest + size), dtype=torch.bool, device=canvas.device)
-            seen[:, :longest] = torch.arange(longest, device=canvas.device) < prefix.lengths.unsqueeze(1)
-            states, rotation = self.embed(canvas), self._rotation(within)
-            for layer, key, value in zip(self.layers, prefix.keys, prefix.values, strict=True):
-                states, _, _ = layer(states, condition, rotation, seen[:, None, None], (key, value))
+            there = torch.arange(longest, device=canvas.device) < prefix.lengths.unsqueeze(1)
+            seen = torch.cat([there, torch.ones_like(canvas, dtype=torch.bool)], dim=1)
+            states, _ = self._through(canvas, condition, within, seen, prefix.past)
         else:
             ids = torch.zeros((rows, longest + size), dtype=torch.long, device=canvas.device)
             ids[:, :longest] = prefix.ids
-            ids = ids.scatter(1, within, canvas)
             positions = torch.arange(longest + size, device=canvas.device).expand(rows, -1)
-            seen = (positions < (prefix.lengths + size).unsqueeze(1))[:, None, None]
-            states, rotation = self.embed(ids), self._rotation(positions)
-            for layer in self.layers:
-                states, _, _ = layer(states, condition, rotation, seen, None)
+            seen = positions < (prefix.lengths + size).unsqueeze(1)
+            states, _ = self._through(ids.scatter(1, within, canvas), condition, positions, seen)
             states = states.gather(1, within.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
         return self._read_out(states, condition)
 
@@ -230,16 +233,15 @@ def read_config(values: Mapping[str, Any], where: str) -> FlowConfig:
         ModelError: keys are missing, unknown or of the wrong kind.
     """
     own = {key: value for key, value in values.items() if key not in {"model_type", "plumbline"}}
+    fix = "use the config.json that was saved with the model"
     try:
         config = TypeAdapter(FlowConfig).validate_json(json.dumps(own))
     except ValidationError as error:
         said = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()[:3] if one["loc"])
-        raise ModelError(f"{where} is damaged: {said}", "use the config.json that was saved with the model") from error
+        raise ModelError(f"{where} is damaged: {said}", fix) from error
     if config.hidden % (2 * config.heads):
-        raise ModelError(
-            f"{where} is damaged: {config.heads} heads cannot share hidden {config.hidden} in even parts",
-            "use the config.json that was saved with the model",
-        )
+        uneven = f"{config.heads} heads cannot share hidden {config.hidden} in even parts"
+        raise ModelError(f"{where} is damaged: {uneven}", fix)
     return config
 
 
@@ -363,6 +365,7 @@ FILE = "clock.safetensors"
 """The conditioning's weights, beside a backbone or its adapter."""
 PARTS = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
 """What a layer must have."""
+PLAIN_LAYERS = "use a model of plain layers (Llama, Qwen, Mistral)"
 NEAR = 1e-2
 """How far hidden states may be from the backbone's own, as a share of the largest: they are the same sums."""
 
@@ -395,35 +398,30 @@ class TimedBackbone(FlowNetwork):
         if lacking or not hasattr(backbone.get_decoder(), "rotary_emb"):
             raise ModelError(
                 f"the layers of {source} have no {(*lacking, 'rotary_emb')[0]}, so they cannot be told the time",
-                "use a model of plain layers (Llama, Qwen, Mistral)",
+                PLAIN_LAYERS,
             )
-        fix = "use a model of plain layers (Llama, Qwen, Mistral)"
-        with clear_opening_errors(f"the layers of {source} cannot be told the time", fix):
-            return cls._around(backbone, section, source, context, seed)
-
-    @classmethod
-    def _around(cls, backbone: Any, section: FlowModel, source: str, context: int, seed: int) -> Self:
-        saved, inner = saved_settings(source), backbone.config.get_text_config()
-        config = FlowConfig(
-            vocabulary=backbone.get_output_embeddings().weight.shape[0],
-            hidden=inner.hidden_size,
-            conditioning=section.conditioning,
-            layers=len(backbone.get_decoder().layers),
-            heads=inner.num_attention_heads,
-            context=context,
-            attention=section.attention,
-            canvas=section.canvas or saved.get("canvas"),
-        )
-        network = cls(backbone, config, seed)
-        for weight in network.clock().values():
-            weight.data = weight.data.to(network.device)
-        check_backbone(network, source)
-        if saved.get("family") == "flow":
-            network._read_clock(Path(source) / FILE)
-        elif (Path(source) / FILE).is_file():
-            raise ModelError(f"{source} holds a {FILE}, and does not say that it is a flow", f"delete {FILE} there")
-        check_finite(network, source)
-        return network
+        with clear_opening_errors(f"the layers of {source} cannot be told the time", PLAIN_LAYERS):
+            saved, inner = saved_settings(source), backbone.config.get_text_config()
+            config = FlowConfig(
+                vocabulary=backbone.get_output_embeddings().weight.shape[0],
+                hidden=inner.hidden_size,
+                conditioning=section.conditioning,
+                layers=len(backbone.get_decoder().layers),
+                heads=inner.num_attention_heads,
+                context=context,
+                attention=section.attention,
+                canvas=section.canvas or saved.get("canvas"),
+            )
+            network = cls(backbone, config, seed)
+            for weight in network.clock().values():
+                weight.data = weight.data.to(network.device)
+            check_backbone(network, source)
+            if saved.get("family") == "flow":
+                network._read_clock(Path(source) / FILE)
+            elif (Path(source) / FILE).is_file():
+                raise ModelError(f"{source} holds a {FILE}, and does not say that it is a flow", f"delete {FILE} there")
+            check_finite(network, source)
+            return network
 
     def clock(self) -> dict[str, nn.Parameter]:
         """The weights of the conditioning, by name; the backbone's stand under `backbone`."""
@@ -453,18 +451,14 @@ class TimedBackbone(FlowNetwork):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the backbone with what its config says of its use; see `save_clock` for the rest."""
-        facts = {
-            "attention": self.config.attention,
-            "canvas": self.config.canvas,
-            "conditioning": self.config.conditioning,
-        }
+        facts = {name: getattr(self.config, name) for name in ("attention", "canvas", "conditioning")}
         self.backbone.config.plumbline = {"family": "flow", **facts}
         self.backbone.save_pretrained(folder)
 
     def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [R, T, D] of positions [R, T], as the backbone takes them."""
-        cos, sin = self.rotary(self.embed.weight, position_ids=positions)
-        return cos, sin
+        rotation: tuple[Tensor, Tensor] = self.rotary(self.embed.weight, position_ids=positions)
+        return rotation
 
     def _read_out(self, states: Tensor, condition: Tensor) -> Tensor:
         """See `FlowNetwork`."""
@@ -545,5 +539,5 @@ def check_backbone(network: TimedBackbone, source: str) -> None:
     if float((mine - theirs).abs().max()) > NEAR * float(theirs.abs().max()):
         raise ModelError(
             f"told no time, the layers of {source} give something else one by one than the model as a whole",
-            "use a model of plain layers (Llama, Qwen, Mistral)",
+            PLAIN_LAYERS,
         )

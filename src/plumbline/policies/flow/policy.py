@@ -20,10 +20,9 @@ from torch.nn import Parameter
 
 from plumbline.errors import ModelError
 from plumbline.policies.canvas import DenoisingPolicy, Exploration, distinct_prompts, split
-from plumbline.policies.chunks import Chunk
 from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix, TimedBackbone
 from plumbline.policies.flow.options import FlowModel, FlowSampling
-from plumbline.policies.flow.sampler import Flowed, Tick, divergence, flow, kappa, log_prob, path_loss, tick, ticks
+from plumbline.policies.flow.sampler import Tick, divergence, flow, kappa, log_prob, path_loss, tick, ticks
 from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.loading import (
@@ -60,7 +59,7 @@ class Moves:
     of_tick: dict[Tick, Tensor]  # of each step of the clock the indices [N'] of its places
 
 
-class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
+class FlowPolicy(DenoisingPolicy):
     """A flow network as a `Policy`. Open one with `FlowPolicy.open`."""
 
     family = "flow"
@@ -82,7 +81,12 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
             ModelError: there is none, or its weights do not fit; a causal model of another kind of layers.
         """
         check_source(source)
-        loaded = cls._network(section, source) if _is_network(source) else cls._on_backbone(section, source, seed)
+        config = Path(source) / "config.json"
+        if config.is_file() and read_object(config).get("model_type") == MODEL_TYPE:
+            loaded = cls._network(section, source)
+        else:
+            loaded = load(section, source, seed)
+            loaded = replace(loaded, model=TimedBackbone.of(loaded.model, section, source, loaded.context, seed))
         if section.gradient_checkpointing is True:
             checkpoint_layers(loaded.model)
         return cls(loaded, section, source)
@@ -105,11 +109,6 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
         context = min(section.context or network.config.context, network.config.context)
         return Loaded(model=network, adapter=None, chat=chat, context=context)
 
-    @staticmethod
-    def _on_backbone(section: FlowModel, source: str, seed: int) -> Loaded:
-        loaded = load(section, source, seed)
-        return replace(loaded, model=TimedBackbone.of(loaded.model, section, source, loaded.context, seed))
-
     @property
     def engine(self) -> Mapping[str, str]:
         """See `Policy.engine`."""
@@ -128,21 +127,18 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. The noise that a canvas begins with does not depend on the weights."""
         for chunk in self.chunks(requests, FlowSampling, self.canvas):
-            done = self._flow(chunk)
-            for row, (canvas, steps) in enumerate(zip(done.canvas, done.steps, strict=True)):
+            own, rows = chunk.generators(), len(chunk.requests)
+            with torch.no_grad():
+                prefix = self.network.encode(chunk.prompts).rows(chunk.prompt_of.to(self.device))
+
+            def law_of(canvas: Tensor, step: Tick, prefix: Prefix = prefix, rows: int = rows) -> Places:
+                times, widths = (torch.full((rows,), value) for value in (step.time, step.until - step.time))
+                return self._places(self.network, prefix, canvas, (times, widths), self.exploration)
+
+            start = torch.stack([self._noise(chunk.sampling.max_tokens, each) for each in own])
+            drawn = zip(*flow(law_of, start, chunk, self.network.config.exponent, own), strict=True)
+            for row, (canvas, steps) in enumerate(drawn):
                 yield self.finished(chunk, row, canvas, steps)
-
-    @torch.no_grad()
-    def _flow(self, chunk: Chunk[FlowSampling]) -> Flowed:
-        own, rows = chunk.generators(), len(chunk.requests)
-        prefix = self.network.encode(chunk.prompts).rows(chunk.prompt_of.to(self.device))
-
-        def law_of(canvas: Tensor, step: Tick) -> Places:
-            times, widths = (torch.full((rows,), value) for value in (step.time, step.until - step.time))
-            return self._places(self.network, prefix, canvas, (times, widths), self.exploration)
-
-        start = torch.stack([self._noise(chunk.sampling.max_tokens, each) for each in own])
-        return flow(law_of, start, chunk, self.network.config.exponent, own)
 
     def _noise(self, places: int, generator: torch.Generator) -> Tensor:
         """What an empty canvas holds, [L]."""
@@ -163,15 +159,13 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
         hidden = network.places(
             prefix, canvas.to(self.device), times.to(self.device).float(), widths.to(self.device).float()
         )
-        divisor = None
-        if exploration is not None:
-            divisor = exploration.divisor(times).repeat_interleave(canvas.shape[1])
+        divisor = None if exploration is None else exploration.divisor(times).repeat_interleave(canvas.shape[1])
         return Places(network.head, self.mask_id, hidden.flatten(0, 1), divisor)
 
     # -- scoring -------------------------------------------------------------------------------------------------
 
     def record(self, trajectories: Sequence[Trajectory], law: FlowSampling) -> Moves:
-        """See `DenoisingPolicy.record`."""
+        """See `CanvasPolicy.record`."""
         prompts, prompt_of = distinct_prompts(trajectories)
         known = {piece.time: piece for piece in ticks(law, self.network.config.exponent)}
         states, clock = [], []
@@ -200,12 +194,12 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
         )
 
     def laws(self, recorded: Moves, model: FlowNetwork, exploration: Exploration | None) -> Places:
-        """See `DenoisingPolicy.laws`."""
+        """See `CanvasPolicy.laws`."""
         prefix = model.encode(recorded.prompts).rows(recorded.prompt_of.to(self.device))
         return self._places(model, prefix, recorded.states, (recorded.times, recorded.widths), exploration)
 
     def log_probs(self, recorded: Moves, laws: Places, law: FlowSampling) -> Tensor:
-        """See `DenoisingPolicy.log_probs`."""
+        """See `CanvasPolicy.log_probs`."""
         result = torch.zeros(len(recorded.now), device=self.device)
         for step, index in recorded.of_tick.items():
 
@@ -284,9 +278,3 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
 
         flat = (noisy.flatten(), canvas.flatten(), rate.float().repeat_interleave(canvas.shape[1]))
         return laws.each(work, *(value.to(self.device) for value in flat)).sum()
-
-
-def _is_network(source: str) -> bool:
-    """Whether a model is a flow network of its own, and no causal model."""
-    config = Path(source) / "config.json"
-    return config.is_file() and read_object(config).get("model_type") == MODEL_TYPE

@@ -221,19 +221,11 @@ LawOf = Callable[[Tensor, Tick], Places]
 """From canvases [R, L] and a step of the clock to the laws of all their places, row by row."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Flowed:
-    """What became of each row."""
-
-    canvas: NDArray[np.int64]  # [R, L]
-    steps: list[list[Step]]  # of each row
-
-
 @torch.no_grad()
 def flow(
     law_of: LawOf, start_rl: Tensor, chunk: Chunk[FlowSampling], exponent: float, own: Sequence[torch.Generator]
-) -> Flowed:
-    """Carry canvases from noise to text.
+) -> tuple[NDArray[np.int64], list[list[Step]]]:
+    """Carry canvases from noise to text [R, L], with the steps of each row.
 
     At temperature 0 a place that jumps takes the most probable token, and the last step takes it everywhere; when a
     place jumps is still drawn (a rule such as "jump where the chance exceeds a half" would leave every place as noise
@@ -270,7 +262,7 @@ def flow(
             )
         canvas_rl = following_rl
         chunk.show(range(rows), canvas_rl)
-    return Flowed(canvas_rl.numpy(), steps)
+    return canvas_rl.numpy(), steps
 
 
 def _move(

@@ -53,16 +53,17 @@ class Prompts:
         )
 
 
-class Gathered(DynamicCache):
-    """Remembers each layer's keys and values [R, K, N, D].
+class Behind(DynamicCache):
+    """Lets each layer see given keys and values [R, K, N, D] in front of its own [R, K, L, D], and forgets its own.
 
-    A cache of transformers grows whenever a layer runs. Under gradient checkpointing every layer runs a second time in
-    the backward pass and would append its keys again, so this one and `Behind` do not grow. Neither drops keys outside
-    a sliding window: the mask alone says what is seen.
+    Where none are given, those of each layer are remembered. A cache of transformers grows whenever a layer runs. Under
+    gradient checkpointing every layer runs a second time in the backward pass and would append its keys again, so this
+    one does not grow. It drops no keys outside a sliding window: the mask alone says what is seen.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keys: tuple[Tensor, ...] = (), values: tuple[Tensor, ...] = ()) -> None:
         super().__init__()
+        self.keys, self.values = keys, values
         self.computed: dict[int, tuple[Tensor, Tensor]] = {}
 
     def update(
@@ -70,34 +71,16 @@ class Gathered(DynamicCache):
     ) -> tuple[Tensor, Tensor]:
         """What transformers calls in every layer."""
         del args, kwargs
-        self.computed[layer_idx] = (key_states, value_states)
-        return key_states, value_states
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Nothing stands before the prompt."""
-        del layer_idx
-        return 0
-
-
-class Behind(DynamicCache):
-    """Lets each layer see given keys and values [R, K, N, D] in front of its own [R, K, L, D], and forgets its own."""
-
-    def __init__(self, keys: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> None:
-        super().__init__()
-        self.keys, self.values = keys, values
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """What transformers calls in every layer."""
-        del args, kwargs
+        if not self.keys:
+            self.computed[layer_idx] = (key_states, value_states)
+            return key_states, value_states
         keys = torch.cat([self.keys[layer_idx], key_states], dim=-2)
         return keys, torch.cat([self.values[layer_idx], value_states], dim=-2)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Places of the (padded) prompt."""
+        """Places of the (padded) prompt; nothing stands before that itself."""
         del layer_idx
-        return self.keys[0].shape[-2]
+        return self.keys[0].shape[-2] if self.keys else 0
 
 
 class Network:
@@ -113,16 +96,13 @@ class Network:
         model = model or self.model
         device = model.device
         cuts = [self._kept(len(prompt)) for prompt in prompts]
-        rest, there = (
-            each.to(device) for each in padded([prompt[cut:] for prompt, cut in zip(prompts, cuts, strict=True)])
-        )
+        halves = [[prompt[cut:] for prompt, cut in zip(prompts, cuts, strict=True)]]
+        halves += [[prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)]]
+        (rest, there), (ids, seen) = ((each.to(device) for each in padded(half)) for half in halves)
         kept, lengths = torch.tensor(cuts, device=device), there.sum(1)
         if not any(cuts):
             return Prompts(kept, rest, lengths)
-        ids, seen = (
-            each.to(device) for each in padded([prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)])
-        )
-        gathered = Gathered()
+        gathered = Behind()
         sees = seen[:, None, None]
         if self.block is not None:
             sees = sees & self._earlier(torch.arange(ids.shape[1], device=device).unsqueeze(0)).unsqueeze(1)

@@ -51,60 +51,51 @@ def check_model(network: Network, source: str) -> None:
             or its logits are more than a linear head's; or it computes something else behind a kept prompt; or it takes
             no mask, positions or cache at all.
     """
-    with clear_opening_errors(f"{source} cannot be read as a masked-diffusion model", FAMILIES), torch.no_grad():
-        _try(network, source)
-
-
-def _try(network: Network, source: str) -> None:
     model, head = network.model, network.model.get_output_embeddings()
-    generator = torch.Generator().manual_seed(0)
-    vocabulary = model.config.get_text_config().vocab_size
-    tokens = torch.randint(0, vocabulary, (SEQUENCES, PROMPT + CANVAS), generator=generator)
-    tokens[1] = tokens[0]
-    tokens[1, -1] = (tokens[1, -1] + 1) % vocabulary
-    tokens = tokens.to(model.device)
 
     def plain(network: Network | None = None) -> tuple[Tensor, Tensor]:
-        return _plain(model, tokens, network)
+        """One forward pass without short cuts: hidden [R L, H] and logits [R L, V] that predict the canvas.
 
-    fuse_if_right(model, lambda: plain()[1], SEQUENCES)
-    hidden, _ = plain()
-    if bool((hidden[0] - hidden[CANVAS]).abs().max() <= 1e-6 * hidden.abs().max()):
-        raise ModelError(
-            f"{source} stays causal whatever mask it is given, so it cannot be a masked-diffusion model", FAMILIES
-        )
-    if not Trial.of(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
-        raise ModelError(
-            f"the logits of {source} are not those of its linear head (they are capped or scaled behind it)", FAMILIES
-        )
-    kept = network.encode(tokens[:, :PROMPT].tolist())
-    trial = Trial.of(model, lambda: plain(network)[1], SEQUENCES)
-    if not trial.agrees(head(network.hidden(kept, tokens[:, PROMPT:]).flatten(0, 1))):
-        raise ModelError(
-            f"{source} computes something else when its prompt is read once and kept",
-            "set model.attention to full, or " + FAMILIES,
-        )
+        Everything sees everything, and a place is predicted where it stands; or as `network` has it.
+        """
+        allowed = torch.ones((size, size), dtype=torch.bool, device=tokens.device)
+        if network is not None and network.attention == "prefix":
+            allowed[:PROMPT, PROMPT:] = False
+        if network is not None and network.block is not None:
+            number = torch.arange(size, device=tokens.device) // network.block
+            allowed = number <= number.unsqueeze(1)
+        back = int(network is not None and network.shifted)
+        dtype = model.get_input_embeddings()(tokens).dtype  # that in which this pass runs: `Trial` has one in float32
+        mask = additive(allowed.expand(SEQUENCES, 1, size, size), dtype)
+        hidden = model.get_decoder()(tokens, attention_mask=mask, use_cache=False).last_hidden_state
+        logits = model(tokens, attention_mask=mask, use_cache=False).logits
+        at = slice(PROMPT - back, size - back)
+        return hidden[:, at].flatten(0, 1), logits[:, at].flatten(0, 1)
 
-
-def _plain(model: Any, tokens: Tensor, network: Network | None) -> tuple[Tensor, Tensor]:
-    """One forward pass without short cuts: hidden [R L, H] and logits [R L, V] that predict the canvas.
-
-    Everything sees everything, and a place is predicted where it stands; or as `network` has it.
-    """
-    rows, size = tokens.shape
-    allowed = torch.ones((size, size), dtype=torch.bool, device=tokens.device)
-    if network is not None and network.attention == "prefix":
-        allowed[:PROMPT, PROMPT:] = False
-    if network is not None and network.block is not None:
-        number = torch.arange(size, device=tokens.device) // network.block
-        allowed = number <= number.unsqueeze(1)
-    back = int(network is not None and network.shifted)
-    dtype = model.get_input_embeddings()(tokens).dtype  # that in which this pass runs: `Trial` has one in float32
-    mask = additive(allowed.expand(rows, 1, size, size), dtype)
-    hidden = model.get_decoder()(tokens, attention_mask=mask, use_cache=False).last_hidden_state
-    logits = model(tokens, attention_mask=mask, use_cache=False).logits
-    at = slice(PROMPT - back, size - back)
-    return hidden[:, at].flatten(0, 1), logits[:, at].flatten(0, 1)
+    with clear_opening_errors(f"{source} cannot be read as a masked-diffusion model", FAMILIES), torch.no_grad():
+        vocabulary, size = model.config.get_text_config().vocab_size, PROMPT + CANVAS
+        tokens = torch.randint(0, vocabulary, (SEQUENCES, size), generator=torch.Generator().manual_seed(0))
+        tokens[1] = tokens[0]
+        tokens[1, -1] = (tokens[1, -1] + 1) % vocabulary
+        tokens = tokens.to(model.device)
+        fuse_if_right(model, lambda: plain()[1], SEQUENCES)
+        hidden, _ = plain()
+        if bool((hidden[0] - hidden[CANVAS]).abs().max() <= 1e-6 * hidden.abs().max()):
+            raise ModelError(
+                f"{source} stays causal whatever mask it is given, so it cannot be a masked-diffusion model", FAMILIES
+            )
+        if not Trial.of(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
+            raise ModelError(
+                f"the logits of {source} are not those of its linear head (they are capped or scaled behind it)",
+                FAMILIES,
+            )
+        kept = network.encode(tokens[:, :PROMPT].tolist())
+        trial = Trial.of(model, lambda: plain(network)[1], SEQUENCES)
+        if not trial.agrees(head(network.hidden(kept, tokens[:, PROMPT:]).flatten(0, 1))):
+            raise ModelError(
+                f"{source} computes something else when its prompt is read once and kept",
+                "set model.attention to full, or " + FAMILIES,
+            )
 
 
 KEPT = 0.1
@@ -116,7 +107,7 @@ PLAIN = Sampling()
 """The law of supervised training."""
 
 
-class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
+class MaskedPolicy(DenoisingPolicy):
     """A bidirectional model with a mask token as a `Policy`. Open one with `MaskedPolicy.open`."""
 
     family = "masked"
@@ -199,7 +190,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         return len(trajectory.steps) * (trajectory.sampling.max_tokens + math.ceil(KEPT * prompt)), prompt
 
     def record(self, trajectories: Sequence[Trajectory], law: MaskedSampling) -> Recorded:
-        """See `DenoisingPolicy.record`."""
+        """See `CanvasPolicy.record`."""
         return Recorded.of(trajectories, law, self.mask_id, self.network.block)
 
     def laws(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
@@ -207,21 +198,14 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         prompts: Prompts = self.network.encode(recorded.prompts, model).rows(recorded.prompt_of.to(self.device))
         hidden = self.network.hidden(prompts, recorded.states.to(self.device), model)
         looked_at = recorded.looked_at.to(self.device)
-        divisor = None
-        if exploration is not None:
-            divisor = exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
+        divisor = None if exploration is None else exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
         return Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
 
-    def log_probs(self, recorded: Recorded, laws: Places, law: MaskedSampling) -> Tensor:
-        """See `DenoisingPolicy.log_probs`."""
-        return log_probs(recorded, laws, law)
-
-    def step_divergence(self, recorded: Recorded, laws: Places, other: Places, law: MaskedSampling) -> Tensor:
-        """See `DenoisingPolicy.step_divergence`."""
-        return step_divergence(recorded, laws, other, law)
+    log_probs = staticmethod(log_probs)
+    step_divergence = staticmethod(step_divergence)
 
     def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
-        """See `Hides.hide`; behind its end an answer's canvas is filled with end tokens.
+        """See `Policy.hide`; behind its end an answer's canvas is filled with end tokens.
 
         Raises:
             RecipeError: the answer was drawn by a model that never sees hidden places in earlier blocks.

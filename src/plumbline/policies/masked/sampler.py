@@ -45,32 +45,43 @@ Settled = Callable[[Tensor, Tensor, float], Places]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filling:
-    """One step of every row, on the CPU; a row's first `counts` columns count."""
+    """One step of every row, on the CPU."""
 
-    positions: Tensor  # [R, n]
-    tokens: Tensor  # [R, n]
-    logprobs: Tensor  # [R, n]
+    order: Tensor  # [R, n]: the filled places, of which a row's first `counts` count
     counts: Tensor  # [R]
+    tokens: Tensor  # [R, L]
+    logprobs: Tensor  # [R, L]
     selection: Tensor | None  # [R]
 
     def step(self, row: int, canvas: Tensor, time: float) -> Step:
         """The record of a row's step, that began at `time` with `canvas` [L]."""
-        count = int(self.counts[row])
+        positions = self.order[row, : int(self.counts[row])]
         return Step(
-            positions=self.positions[row, :count].numpy(),
-            tokens=self.tokens[row, :count].numpy(),
-            logprobs=self.logprobs[row, :count].numpy(),
+            positions=positions.numpy(),
+            tokens=self.tokens[row, positions].numpy(),
+            logprobs=self.logprobs[row, positions].numpy(),
             selection=None if self.selection is None else float(self.selection[row]),
             state=canvas.numpy().copy(),
             time=time,
         )
 
 
-def spread(values: Tensor, eligible_rl: Tensor) -> Tensor:
-    """Values [Q] at the eligible places, row by row, as [R, L] on the CPU; minus infinity elsewhere."""
-    dense_rl = torch.full(eligible_rl.shape, float("-inf"), dtype=torch.float32)
-    dense_rl[eligible_rl] = values.float().cpu()
-    return dense_rl
+def spread(values: Tensor, at_rl: Tensor, fill: float = float("-inf")) -> Tensor:
+    """Values [Q] at some places, row by row, as [R, L] on the CPU, in float32 or whole; `fill` elsewhere."""
+    values = values.float().cpu() if values.is_floating_point() else values.cpu()
+    return torch.full(at_rl.shape, fill, dtype=values.dtype).masked_scatter(at_rl, values)
+
+
+def _at(order_rn: Tensor, eligible_rl: Tensor) -> Tensor:
+    """Chosen places [R, n] as bool [R, L]."""
+    return torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
+
+
+def _ascending(chosen_rl: Tensor) -> tuple[Tensor, Tensor]:
+    """Chosen places [R, L] (bool) as [R, n], ascending, and how many each row has [R]."""
+    counts = chosen_rl.sum(1)
+    width = int(counts.max()) if len(counts) else 0
+    return (~chosen_rl).to(torch.int8).sort(dim=1, stable=True).indices[:, :width], counts
 
 
 LawOf = Callable[[Tensor, Tensor, Tensor, float], Places]
@@ -144,7 +155,7 @@ def _step(
     if selector in {"random", "ancestral"}:
         if selector == "random":
             order_rn = plackett_luce.choose(for_places_rl.masked_fill(~eligible_rl, -1.0), None, piece.count)
-            chosen_rl = torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
+            chosen_rl = _at(order_rn, eligible_rl)
         else:
             chosen_rl = eligible_rl if piece.last else eligible_rl & (for_places_rl < piece.share)
         selection = free_log_prob(eligible_rl, chosen_rl, [piece] * len(canvas_rl), sampling)
@@ -171,47 +182,23 @@ def _step(
         selection = plackett_luce.log_prob(scores_rl, order_rn)
     else:
         order_rn = order_rn.sort(1).values
-        selection = plackett_luce.set_log_prob(
-            scores_rl, torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
-        )
-    return _fill_ordered(laws, eligible_rl, order_rn, for_tokens_rl, sampling, selection)
+        selection = plackett_luce.set_log_prob(scores_rl, _at(order_rn, eligible_rl))
+    device, index_rl = laws.hidden.device, spread(torch.arange(len(laws)), eligible_rl, -1)
+    picked = laws[index_rl.gather(1, order_rn).flatten().to(device)]
+    drawn = draw(picked.logits(), for_tokens_rl.gather(1, order_rn).flatten().to(device), sampling)
+    tokens_rn, logprobs_rn = (part.cpu().view_as(order_rn) for part in drawn)
+    tokens_rl = order_rn.new_zeros(eligible_rl.shape).scatter(1, order_rn, tokens_rn)
+    logprobs_rl = torch.zeros(eligible_rl.shape).scatter(1, order_rn, logprobs_rn)
+    counts = torch.full((len(order_rn),), order_rn.shape[1])
+    return Filling(order_rn, counts, tokens_rl, logprobs_rl, selection)
 
 
 def _fill(
     laws: Places, chosen_rl: Tensor, uniforms_rl: Tensor, sampling: MaskedSampling, selection: Tensor | None
 ) -> Filling:
     """Draw a token for every chosen place; `laws` are theirs, row by row."""
-    counts = chosen_rl.sum(1)
-    width = int(counts.max()) if len(counts) else 0
     tokens, logprobs = draw(laws.logits(), uniforms_rl[chosen_rl].to(laws.hidden.device), sampling)
-    column = (chosen_rl.cumsum(1) - 1)[chosen_rl]
-    row = chosen_rl.nonzero()[:, 0]
-    shape = (len(chosen_rl), width)
-    positions_rn = torch.zeros(shape, dtype=torch.long).index_put((row, column), chosen_rl.nonzero()[:, 1])
-    return Filling(
-        positions_rn,
-        torch.zeros(shape, dtype=torch.long).index_put((row, column), tokens.cpu()),
-        torch.zeros(shape).index_put((row, column), logprobs.cpu()),
-        counts,
-        selection,
-    )
-
-
-def _fill_ordered(
-    laws: Places,
-    eligible_rl: Tensor,
-    order_rn: Tensor,
-    uniforms_rl: Tensor,
-    sampling: MaskedSampling,
-    selection: Tensor,
-) -> Filling:
-    """Draw tokens for places [R, n] in a given order."""
-    index_rl = torch.full(eligible_rl.shape, -1, dtype=torch.long)
-    index_rl[eligible_rl] = torch.arange(len(laws))
-    picked = laws[index_rl.gather(1, order_rn).flatten().to(laws.hidden.device)]
-    tokens, logprobs = draw(picked.logits(), uniforms_rl.gather(1, order_rn).flatten().to(laws.hidden.device), sampling)
-    counts = torch.full((len(order_rn),), order_rn.shape[1])
-    return Filling(order_rn, tokens.cpu().view_as(order_rn), logprobs.cpu().view_as(order_rn), counts, selection)
+    return Filling(*_ascending(chosen_rl), spread(tokens, chosen_rl, 0), spread(logprobs, chosen_rl), selection)
 
 
 def _keep_most_confident(
@@ -219,14 +206,11 @@ def _keep_most_confident(
 ) -> Filling:
     """A token for every hidden place; the most confident ones stay."""
     tokens, logprobs, sure = draw_with_confidence(laws, uniforms_rl[eligible_rl].to(laws.hidden.device), sampling)
-    confidence_rl = spread(sure, eligible_rl)
-    order_rn = plackett_luce.choose(confidence_rl, None, piece.count).sort(1).values
-    chosen_rl = torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
-    drawn_rl = torch.zeros(eligible_rl.shape, dtype=torch.long).index_put(tuple(eligible_rl.nonzero().T), tokens.cpu())
-    told_rl = torch.zeros(eligible_rl.shape).index_put(tuple(eligible_rl.nonzero().T), logprobs.cpu())
-    selection = selection_log_prob(laws, eligible_rl, chosen_rl, order_rn, drawn_rl.gather(1, order_rn), sampling)
-    counts = torch.full((len(order_rn),), order_rn.shape[1])
-    return Filling(order_rn, drawn_rl.gather(1, order_rn), told_rl.gather(1, order_rn), counts, selection.cpu())
+    chosen_rl = _at(plackett_luce.choose(spread(sure, eligible_rl), None, piece.count), eligible_rl)
+    order_rn, counts = _ascending(chosen_rl)
+    tokens_rl = spread(tokens, eligible_rl, 0)
+    selection = selection_log_prob(laws, eligible_rl, chosen_rl, order_rn, tokens_rl.gather(1, order_rn), sampling)
+    return Filling(order_rn, counts, tokens_rl, spread(logprobs, eligible_rl), selection.cpu())
 
 
 def _greedy(law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling) -> Filling:
@@ -236,23 +220,12 @@ def _greedy(law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slic
     confidence = log_confidence(laws, tokens)
     check_drawn(confidence.tolist())
     confidence_rl = spread(confidence, eligible_rl)
+    count, sure_rl = piece.count, torch.zeros_like(eligible_rl)
+    if sampling.selector in {"ancestral", "threshold"}:
+        left = int(eligible_rl.sum(1).max())
+        count = left if piece.last else round(piece.share * left)
     if sampling.selector == "threshold" and not piece.last:
-        chosen_rl = eligible_rl & (confidence_rl > math.log(sampling.threshold))
-        best_rl = (
-            torch.zeros_like(eligible_rl).scatter(1, plackett_luce.choose(confidence_rl, None, 1), value=True)
-            & eligible_rl
-        )
-        chosen_rl = torch.where(chosen_rl.any(1, keepdim=True), chosen_rl, best_rl)
-    else:
-        count = piece.count
-        if sampling.selector in {"ancestral", "threshold"}:
-            count = int(eligible_rl.sum(1).max()) if piece.last else round(piece.share * int(eligible_rl.sum(1).max()))
-        chosen_rl = (
-            torch.zeros_like(eligible_rl).scatter(1, plackett_luce.choose(confidence_rl, None, count), value=True)
-            & eligible_rl
-        )
-    picked_rl = torch.zeros(eligible_rl.shape, dtype=torch.long).index_put(tuple(eligible_rl.nonzero().T), tokens.cpu())
-    counts = chosen_rl.sum(1)
-    width = int(counts.max())
-    order_rn = (~chosen_rl).to(torch.int8).sort(dim=1, stable=True).indices[:, :width]
-    return Filling(order_rn, picked_rl.gather(1, order_rn), torch.zeros(order_rn.shape), counts, None)
+        count, sure_rl = 1, eligible_rl & (confidence_rl > math.log(sampling.threshold))
+    best_rl = _at(plackett_luce.choose(confidence_rl, None, count), eligible_rl) & eligible_rl
+    chosen_rl = torch.where(sure_rl.any(1, keepdim=True), sure_rl, best_rl)
+    return Filling(*_ascending(chosen_rl), spread(tokens, eligible_rl, 0), torch.zeros(eligible_rl.shape), None)

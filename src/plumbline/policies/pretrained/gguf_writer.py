@@ -6,10 +6,10 @@ tokenizer whose way to split text has no name there.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -18,10 +18,11 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.pretrained.adapters import merged
+from plumbline.policies.pretrained.trial import exact_logprobs
 from plumbline.storage import clear_os_errors
 
 Stored = Literal["f32", "f16", "bf16", "q8_0"]
-KINDS: tuple[Stored, ...] = ("f32", "f16", "bf16", "q8_0")
+KINDS: tuple[Stored, ...] = get_args(Stored)
 SHAPES = {"llama": True, "qwen2": False, "qwen3": False}
 """Models that are written, by transformers' name, which is llama.cpp's too; whether its rotary halves interleave."""
 BLOCK = 32
@@ -79,25 +80,21 @@ def check_writable(policy: Any) -> str:
     )
     for stands, reason in reasons:
         if stands:
-            raise ModelError(f"this model cannot be written as GGUF: {reason}", ADVICE)
-    return _split(policy.chat.tokenizer)
-
-
-def _split(tokenizer: Any) -> str:
-    backend = json.loads(tokenizer.backend_tokenizer.to_str())
-    model, normalizer = backend["model"], backend["normalizer"] or {"type": "NFC"}
-    before = backend["pre_tokenizer"] or {}
-    parts = before.get("pretokenizers", [before])
-    key = tuple(map(_part, parts))
-    found = SPLITS.get(key)
-    by_bytes = model["type"] == "BPE" and not model.get("byte_fallback")
+            raise _refused(reason)
+    backend = json.loads(policy.chat.tokenizer.backend_tokenizer.to_str())
+    before, normalizer = backend["pre_tokenizer"] or {}, backend["normalizer"] or {"type": "NFC"}
+    found = SPLITS.get(tuple(map(_part, before.get("pretokenizers", [before]))))
+    by_bytes = backend["model"]["type"] == "BPE" and not backend["model"].get("byte_fallback")
     if found is None or not by_bytes or normalizer["type"] != "NFC":
-        raise ModelError(
-            "this model cannot be written as GGUF: its tokenizer is none of those whose way to split text llama.cpp "
-            f"knows by a name that is known here ({', '.join(SPLITS.values())})",
-            ADVICE,
+        raise _refused(
+            "its tokenizer is none of those whose way to split text llama.cpp knows by a name that is known here "
+            f"({', '.join(SPLITS.values())})"
         )
     return found
+
+
+def _refused(reason: str) -> ModelError:
+    return ModelError(f"this model cannot be written as GGUF: {reason}", ADVICE)
 
 
 def _part(part: dict[str, Any]) -> str:
@@ -135,33 +132,38 @@ def write_gguf(policy: Any, path: Path, stored: Stored, about: Mapping[str, str]
     files = {"f32": "ALL_F32", "f16": "MOSTLY_F16", "bf16": "MOSTLY_BF16", "q8_0": "MOSTLY_Q8_0"}
     out.add_file_type(gguf.LlamaFileType[files[stored]])
     out.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    _add_sizes(out, config)
-    _add_tokenizer(out, policy, split)
-    with clear_os_errors(path):
-        for name, weight in _named(policy, config):
-            kind = gguf.GGMLQuantizationType[_kind(weight, stored).upper()]
-            out.add_tensor(name, gguf.quants.quantize(weight, kind), raw_dtype=kind)
-        out.write_header_to_file()
-        out.write_kv_data_to_file()
-        out.write_tensors_to_file()
-        out.close()
-
-
-def _add_sizes(out: Any, config: Any) -> None:
-    heads = config.num_attention_heads
+    heads, shared = config.num_attention_heads, config.num_key_value_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     out.add_context_length(config.max_position_embeddings)
     out.add_embedding_length(config.hidden_size)
     out.add_block_count(config.num_hidden_layers)
     out.add_feed_forward_length(config.intermediate_size)
     out.add_head_count(heads)
-    out.add_head_count_kv(config.num_key_value_heads)
+    out.add_head_count_kv(shared)
     out.add_key_length(width)
     out.add_value_length(width)
     out.add_rope_dimension_count(width)
     out.add_rope_freq_base(config.rope_parameters["rope_theta"])
     out.add_layer_norm_rms_eps(config.rms_norm_eps)
     out.add_vocab_size(config.vocab_size)
+    _add_tokenizer(out, policy, split)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers)
+    with clear_os_errors(path):
+        for own, weight, _ in merged(policy):
+            name = names.get_name(own, try_suffixes=(".weight", ".bias"))
+            if name is None:
+                raise _refused(f"nothing there is called {own}")
+            array = weight.cpu().numpy()
+            count = {"q_proj": heads, "k_proj": shared}.get(own.split(".")[-2])
+            if count is not None and SHAPES[config.model_type]:
+                halves = array.reshape(count, 2, array.shape[0] // count // 2, *array.shape[1:])
+                array = halves.swapaxes(1, 2).reshape(array.shape)
+            kind = gguf.GGMLQuantizationType[_kind(array, stored).upper()]
+            out.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(array), kind), raw_dtype=kind)
+        out.write_header_to_file()
+        out.write_kv_data_to_file()
+        out.write_tensors_to_file()
+        out.close()
 
 
 def _add_tokenizer(out: Any, policy: Any, split: str) -> None:
@@ -172,14 +174,10 @@ def _add_tokenizer(out: Any, policy: Any, split: str) -> None:
     added = {one["id"]: one for one in backend["added_tokens"]}
     texts = {number: text for text, number in backend["model"]["vocab"].items()}
     texts |= {number: one["content"] for number, one in added.items()}
-    kinds = []
-    for number in range(rows):
-        if number not in texts:
-            kinds.append(TokenType.UNUSED)  # an embedding that no text leads to
-        elif number not in added:
-            kinds.append(TokenType.NORMAL)
-        else:
-            kinds.append(TokenType.CONTROL if added[number]["special"] else TokenType.USER_DEFINED)
+    kinds = [TokenType.NORMAL if number in texts else TokenType.UNUSED for number in range(rows)]  # UNUSED: of no text
+    for number, token in added.items():
+        if number < rows:
+            kinds[number] = TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre(split)
     out.add_token_list([texts.get(number, f"[PAD{number}]") for number in range(rows)])
@@ -193,25 +191,6 @@ def _add_tokenizer(out: Any, policy: Any, split: str) -> None:
     first = [*tokenizer("a")["input_ids"], None][0]
     out.add_add_bos_token(first is not None and first == tokenizer.bos_token_id)
     out.add_chat_template(tokenizer.get_chat_template())
-
-
-def _named(policy: Any, config: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Every weight in float32, by llama.cpp's name and in its order."""
-    import gguf
-
-    shape = gguf.MODEL_ARCH[config.model_type.upper()]
-    names = gguf.get_tensor_name_map(shape, config.num_hidden_layers)
-    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-    for name, weight, _ in merged(policy):
-        to = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        if to is None:
-            raise ModelError(f"this model cannot be written as GGUF: nothing there is called {name}", ADVICE)
-        array = weight.cpu().numpy()
-        count = heads.get(name.split(".")[-2])
-        if count is not None and SHAPES[config.model_type]:
-            halves = array.reshape(count, 2, array.shape[0] // count // 2, *array.shape[1:])
-            array = halves.swapaxes(1, 2).reshape(array.shape)
-        yield to, np.ascontiguousarray(array)
 
 
 def _kind(weight: NDArray[np.float32], stored: Stored) -> Stored:
@@ -255,18 +234,11 @@ def compare(policy: Any, read: Any, stored: Stored) -> Compared:
         messages = [{"role": "user", "content": text}]
         ids = [*policy.chat.prompt(messages)][-policy.context :]
         same &= list(read.chat.prompt(messages))[-policy.context :] == ids
-        ours, theirs = (_logprobs(one.model, ids) for one in (policy, read))
+        ours, theirs = (exact_logprobs(one.model, [ids]) for one in (policy, read))
         gaps.append((ours - theirs).abs())
     gap = torch.cat(gaps)
     parameters = sum(weight.numel() for weight in weights.values())
     return Compared(parameters, worst, widest, float(gap.max()), float(gap.mean()), len(gap), same)
-
-
-def _logprobs(model: Any, ids: list[int]) -> Tensor:
-    """Log-probabilities [T - 1] of each token but the first."""
-    given = torch.tensor([ids], device=model.device)
-    law = torch.log_softmax(model(given).logits[0, :-1].float(), -1)
-    return law.gather(1, given[0, 1:, None])[:, 0].cpu()
 
 
 def _rounding(weight: Tensor, stored: Stored) -> Tensor:

@@ -86,23 +86,6 @@ def refuse_unread(keys: Iterable[str], model_type: str) -> None:
         )
 
 
-def stock_tokenizer(source: str) -> Any:
-    """The transformers class for a tokenizer of `TOKENIZERS`; None where its files name one that transformers has.
-
-    Raises:
-        OSError, ValueError: its tokenizer_config.json cannot be read.
-    """
-    import transformers
-    from transformers.models.auto.tokenization_auto import get_tokenizer_config
-
-    if is_gguf(source):
-        return None
-    name = TOKENIZERS.get(
-        str(get_tokenizer_config(source, local_files_only=Path(source).is_dir()).get("tokenizer_class"))
-    )
-    return None if name is None else getattr(transformers, name)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
     """A model, its adapter where it has one, and the chat that goes with it."""
@@ -139,12 +122,15 @@ def load(
         ModelError: no such model, not a causal one, weights missing or of another shape, no chat template, an adapter
             on other layers than the section asks for.
     """
+    from transformers import GenerationConfig
+
     quieten()
     if section.threads is not None:
         torch.set_num_threads(section.threads)
     base = adapter_base(source) or source
     _check_readable(base, section, config_of)
-    tokenizer = load_tokenizer(source if base == source or _has_tokenizer(source) else base, section)
+    own = base == source or (Path(source) / "tokenizer_config.json").is_file()
+    tokenizer = load_tokenizer(source if own else base, section)
     model = _model(base, section, config_of, renames)
     check_finite(model, base)
     adapter = None
@@ -157,8 +143,13 @@ def load(
             asked.unload()
         adapter = _adapter(model, source)
         check_finite(model, source)
-        if wanted is not None:
-            _check_targets(adapted(model), wanted, source)
+        # The layers that the adapter has, against those that peft chooses for what the recipe asks for.
+        if wanted is not None and (odd := sorted(wanted ^ adapted(model))):
+            raise ModelError(
+                f"the adapter in {source} is on other layers than model.lora.targets asks for: {len(odd)} differ "
+                f"({', '.join(odd[:3])})",
+                f"set model.lora.targets to those of its {ADAPTER} (target_modules)",
+            )
     elif section.lora is not None:
         adapter = _with_lora(model, section.lora, seed)
     _without_dropout(model)  # that of a loaded adapter
@@ -166,24 +157,16 @@ def load(
         checkpoint_layers(model)
     rows = _check_embeddings(model, base)
     chat = open_chat(tokenizer, section, source, rows, getattr(model.generation_config, "eos_token_id", None))
-    _say_ends(model, chat)
+    if (
+        config := model.generation_config
+    ) is not None:  # it is saved with the model, and names what ends an answer here
+        config.eos_token_id = list(chat.stop_ids)
+        try:
+            config.validate(strict=True)
+        except ValueError:  # of laws of drawing that transformers reads, and would not write
+            ids = {name: getattr(config, name) for name in ("eos_token_id", "bos_token_id", "pad_token_id")}
+            model.generation_config = GenerationConfig(**ids)
     return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
-
-
-def _say_ends(model: Any, chat: Chat) -> None:
-    """Have a model's own generation config, which is saved with it, name what ends an answer here."""
-    from transformers import GenerationConfig
-
-    if model.generation_config is None:
-        return
-    config = model.generation_config
-    config.eos_token_id = list(chat.stop_ids)
-    try:
-        config.validate(strict=True)
-    except ValueError:  # of laws of drawing that transformers reads, and would not write
-        model.generation_config = GenerationConfig(
-            eos_token_id=config.eos_token_id, bos_token_id=config.bos_token_id, pad_token_id=config.pad_token_id
-        )
 
 
 def choose_device(section: ModelSection) -> torch.device:
@@ -217,13 +200,10 @@ def choose_dtype(section: ModelSection, device: torch.device) -> torch.dtype:
     return found
 
 
-def _has_tokenizer(source: str) -> bool:
-    return (Path(source) / "tokenizer_config.json").is_file()
-
-
 def load_tokenizer(source: str, section: ModelSection) -> Any:
     """The tokenizer of a directory, GGUF file or hub name; raises ModelError where there is none."""
-    from transformers import AutoTokenizer
+    import transformers
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
     check_source(source, whole=False)
     if section.trust_remote_code:  # a check of a recipe opens a tokenizer and no model
@@ -237,7 +217,10 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     elif not has_tokenizer(Path(source)):
         raise ModelError(f"{source} has a model and no tokenizer", fix)
     with clear_opening_errors(f"cannot load a tokenizer from {source}", fix):
-        kind = stock_tokenizer(source) or AutoTokenizer
+        kind = transformers.AutoTokenizer
+        if not is_gguf(source):
+            named = get_tokenizer_config(source, local_files_only=Path(source).is_dir()).get("tokenizer_class")
+            kind = getattr(transformers, TOKENIZERS.get(str(named), "AutoTokenizer"))
         tokenizer = kind.from_pretrained(
             folder, trust_remote_code=section.trust_remote_code, local_files_only=is_here(source), **file
         )
@@ -256,9 +239,11 @@ def _name_mask(tokenizer: Any, token: str, source: str) -> None:
         ModelError: it has no such token, or another mask.
     """
     if token not in tokenizer.get_vocab():
+        special = [str(one) for one in tokenizer.added_tokens_decoder.values() if one.special]
+        last = ", ".join(special[-12:]) or "none"
         raise ModelError(
             f"model.mask_token is {token}, which the tokenizer of {source} does not have",
-            f"name one that it has and no text does; the last of its special tokens are {_special(tokenizer)}",
+            f"name one that it has and no text does; the last of its special tokens are {last}",
         )
     if tokenizer.mask_token not in {None, token}:
         raise ModelError(
@@ -266,11 +251,6 @@ def _name_mask(tokenizer: Any, token: str, source: str) -> None:
             "leave out model.mask_token",
         )
     tokenizer.mask_token = token
-
-
-def _special(tokenizer: Any) -> str:
-    special = [str(one) for one in tokenizer.added_tokens_decoder.values() if one.special]
-    return ", ".join(special[-12:]) or "none"
 
 
 def is_here(source: str) -> bool:
@@ -306,7 +286,7 @@ def _check_readable(source: str, section: PretrainedModel, config_of: ConfigOf |
 def _model(
     source: str, section: PretrainedModel, config_of: ConfigOf | None = None, renames: Mapping[str, str] | None = None
 ) -> Any:
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     check_source(source)
     device = choose_device(section)
@@ -318,7 +298,13 @@ def _model(
         if not file and config_of is not None and (config := config_of(source)) is not None:
             options |= {"config": config, "key_mapping": dict(renames) if renames else None}
         if section.quantize == "4bit":
-            options |= {"quantization_config": _four_bits(), "device_map": {"": device}}
+            four_bits = BitsAndBytesConfig(
+                load_in_4bit=True,
+                bnb_4bit_quant_type="nf4",
+                bnb_4bit_use_double_quant=True,
+                bnb_4bit_compute_dtype=torch.bfloat16,
+            )
+            options |= {"quantization_config": four_bits, "device_map": {"": device}}
         try:
             with without_bars(source):
                 model, info = AutoModelForCausalLM.from_pretrained(folder, **file, **options)
@@ -344,17 +330,6 @@ def _model(
         model = model.to(device)
     model.eval()
     return model
-
-
-def _four_bits() -> Any:
-    from transformers import BitsAndBytesConfig
-
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=torch.bfloat16,
-    )
 
 
 def _check_complete(source: str, info: Mapping[str, Any]) -> None:
@@ -488,7 +463,12 @@ def _adapter(model: Any, folder: str) -> Any:
             warnings.simplefilter("always")
             adapter = PeftModel.from_pretrained(model, folder, is_trainable=True, local_files_only=True)
         if any("missing adapter keys" in str(each.message) for each in said):
-            _fill(adapter, Path(folder))
+            # peft renames weights for some architectures, finds nothing of the new name, and leaves random ones.
+            saved = load_file(Path(folder) / "adapter_model.safetensors")
+            with torch.no_grad():
+                for name, weight in adapter.named_parameters():
+                    if ".lora_" in name:
+                        weight.copy_(saved[name.replace(".default.", ".")])
     return adapter
 
 
@@ -532,43 +512,13 @@ def _try_patterns(model: Any, folder: str) -> None:
         ) from error
 
 
-def _fill(adapter: Any, folder: Path) -> None:
-    """Read an adapter's weights under the very names that they were saved under.
-
-    peft renames them for some architectures, finds nothing of the new name, and leaves random ones with a warning.
-
-    Raises:
-        KeyError: the file lacks one.
-    """
-    saved = load_file(folder / "adapter_model.safetensors")
-    with torch.no_grad():
-        for name, weight in adapter.named_parameters():
-            if ".lora_" in name:
-                weight.copy_(saved[name.replace(".default.", ".")])
-
-
-def _check_targets(adapted: set[str], wanted: set[str], source: str) -> None:
-    """Compare the layers that an adapter has with those that peft chooses for what the recipe asks for."""
-    if odd := sorted(wanted ^ adapted):
-        raise ModelError(
-            f"the adapter in {source} is on other layers than model.lora.targets asks for: {len(odd)} differ "
-            f"({', '.join(odd[:3])})",
-            f"set model.lora.targets to those of its {ADAPTER} (target_modules)",
-        )
-
-
 def _context(model: Any, section: ModelSection) -> int:
     config = model.config.get_text_config()
-    own = next(
-        (getattr(config, key) for key in ("max_position_embeddings", "n_positions") if hasattr(config, key)), None
-    )
-    if section.context is not None:
-        if own is not None and section.context > own:
-            raise ModelError(
-                f"model.context is {section.context}, but this model was made for {own} tokens", "lower it"
-            )
-        return section.context
-    return int(own) if own is not None else 2**31
+    own = getattr(config, "max_position_embeddings", getattr(config, "n_positions", None))
+    most = 2**31 if own is None else int(own)
+    if section.context is not None and section.context > most:
+        raise ModelError(f"model.context is {section.context}, but this model was made for {own} tokens", "lower it")
+    return section.context or most
 
 
 def quieten() -> None:

@@ -4,7 +4,7 @@ import copy
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.chunks import Chunk, Law, chunks
-from plumbline.policies.memory import Say, free, give_back_where_scarce, is_full, unheard
+from plumbline.policies.memory import free, give_back_where_scarce, is_full
+from plumbline.policies.policy import Policy
 from plumbline.policies.pretrained.adapters import without_adapters
 from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
 from plumbline.policies.pretrained.trial import steady_context
@@ -119,10 +120,9 @@ def find_mask(tokenizer: Any, own: int | None, source: str) -> int:
     return token
 
 
-class PretrainedPolicy:
-    """The part of a `Policy` that does not depend on how it samples and scores."""
+class PretrainedPolicy(Policy):
+    """The part of a policy that does not depend on how it samples and scores."""
 
-    family: str
     rows_on_gpu = 512
     """Answers that a GPU draws at once, unless `model.rows_at_once` says otherwise; a CPU draws 64."""
 
@@ -142,11 +142,8 @@ class PretrainedPolicy:
                 )
         self.device: torch.device = self.model.device
         self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else self.rows_on_gpu)
-        self.say: Say = unheard
         self.recomputes = getattr(section, "gradient_checkpointing", False)
         self._reference: Any = None
-        self.version = 0
-        self.shared: int | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A policy with trainable weights of its own; frozen ones, such as those below adapters, are shared."""
@@ -244,21 +241,17 @@ class PretrainedPolicy:
             yield chunk
 
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
-        """See `Cuts.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it is."""
+        """See `Policy.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it is."""
         laws = {type(request.sampling) for request in requests}
         return [(one.requests, one.shared) for law in laws for one in self.chunks(requests, law)]
 
     def recompute(self) -> bool:
-        """See `Recomputes.recompute`; only where the recipe leaves it to the memory (auto)."""
+        """See `Policy.recompute`; only where the recipe leaves it to the memory (auto)."""
         if self.recomputes != "auto":
             return False
         checkpoint_layers(self.model)
         self.recomputes = True
         return True
-
-    def publish(self, version: int) -> None:
-        """See `Learner.publish`: sampler and learner share their weights, so only the version is new."""
-        self.version = version
 
     def keep_reference(self) -> None:
         """See `Policy.keep_reference`. With LoRA only the small adapter is copied; else the whole model is."""
@@ -278,11 +271,23 @@ class PretrainedPolicy:
                     parameter.requires_grad_(False)
         self._reference = "adapter"
 
-    def as_reference(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def as_reference(self) -> Iterator[Any]:
         """A context in which the model holds the reference's weights; it yields that model."""
         if self._reference is None:
             raise ValueError("no reference is kept: call keep_reference first")
-        return _ReferenceWeights(self.model, self.adapter, self._reference)
+        if self.adapter is None:
+            yield self._reference
+            return
+        self.adapter.set_adapter("reference")
+        try:
+            yield self.model
+        finally:
+            self.adapter.set_adapter("default")
+            # Switching adapters makes the active one trainable; the reference never is.
+            for name, parameter in self.model.named_parameters():
+                if ".reference." in name:
+                    parameter.requires_grad_(False)
 
     def trainable(self) -> Mapping[str, Tensor]:
         """See `Policy.trainable`."""
@@ -322,24 +327,3 @@ class PretrainedPolicy:
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
-
-
-class _ReferenceWeights:
-    """While open, the policy's layers hold the reference's weights."""
-
-    def __init__(self, model: Any, adapter: Any, reference: Any) -> None:
-        self.model, self.adapter, self.reference = model, adapter, reference
-
-    def __enter__(self) -> Any:
-        if self.adapter is None:
-            return self.reference
-        self.adapter.set_adapter("reference")
-        return self.model
-
-    def __exit__(self, *error: object) -> None:
-        if self.adapter is not None:
-            self.adapter.set_adapter("default")
-            # Switching adapters makes the active one trainable; the reference never is.
-            for name, parameter in self.model.named_parameters():
-                if ".reference." in name:
-                    parameter.requires_grad_(False)

@@ -68,6 +68,14 @@ class Trial:
         """Whether logits [M, V] are as near to the float32 pass as they should be."""
         return logits.shape[0] == self.tokens.shape[0] and self.distance(logits) <= self.allowed
 
+    def why_not(self, way: Callable[[], Tensor], agrees: Callable[["Trial", Tensor], bool] = agrees) -> str:
+        """Why the logits [M, V] that a way gives are not to be relied on; empty where they are."""
+        try:
+            return "" if agrees(self, way()) else "its logits differ from the model's own"
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, AssertionError) as error:
+            # Such as a kernel that this device or a graph does not have, or a pass that takes no masks or positions.
+            return f"it fails here: {(str(error).strip().splitlines() or [type(error).__name__])[0][:200]}"
+
 
 @contextmanager
 def in_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:

@@ -15,7 +15,8 @@ its rounds is laid out without the masks of the others; the slots that they fill
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -189,89 +190,93 @@ PASS_COST = 2e7
 """What starting one more pass costs, per layer, in operations: about a millisecond of one core."""
 
 
-@dataclass(slots=True)
-class Branch:
-    """One trajectory's part of a pack; indices count from the part's first token."""
+class _Layout:
+    """A pack as it is laid out, prompt by prompt and trajectory by trajectory."""
 
-    mask_id: int
-    ids: list[int] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)
-    slots: list[int] = field(default_factory=list)  # MASKS for a mask
-    predictors: list[int] = field(default_factory=list)  # of each term: where it is predicted
-    targets: list[int] = field(default_factory=list)
-    step: list[int] = field(default_factory=list)  # of each term, counted in the trajectory
-    choices: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
-    """Step, queries [m] and chosen columns [n] of each choice in which the model had a say."""
+    def __init__(self, grid: Grid, mask_id: int) -> None:
+        self.grid, self.mask_id = grid, mask_id
+        self.ids: list[int] = []
+        self.positions: list[int] = []
+        self.attributes: list[tuple[int, int, int, int]] = []
+        """Prompt, branch (0 for a prompt's tokens), round, and slot (MASKS for a mask)."""
+        self.predictors: list[int] = []  # of each term: where it is predicted
+        self.targets: list[int] = []
+        self.step: list[int] = []  # of each term, counted over the pack
+        self.choices: list[tuple[int, list[int], list[int]]] = []
+        """Step, queries [m] and chosen columns [n] of each choice in which the model had a say."""
+        self.prompts = self.branches = self.steps = 0
+        self.start = 0  # the position of the canvas's first place
 
-    def add(self, ids: Sequence[int], places: Sequence[int], number: int, slot: int) -> int:
-        """Lay out tokens; the index of the first."""
+    def add_prompt(self, prompt: list[int]) -> None:
+        """A prompt, behind which trajectories are added."""
+        self.prompts, self.start = self.prompts + 1, len(prompt)
+        self.ids += prompt
+        self.positions += range(len(prompt))
+        self.attributes += [(self.prompts, 0, 0, 0)] * len(prompt)
+
+    def add(self, trajectory: Trajectory) -> None:
+        """A trajectory, or those of its rounds that it holds.
+
+        Raises:
+            ValueError: it holds no rounds of a slot policy, or not in the order in which they were drawn.
+        """
+        held = {_round(step): (index, step) for index, step in enumerate(trajectory.steps, self.steps)}
+        numbers = list(held)
+        if not numbers or numbers != sorted(numbers) or len(numbers) < len(trajectory.steps):
+            raise ValueError("a trajectory holds its rounds once each, in the order in which they were drawn")
+        final = trajectory.steps[-1]
+        assert final.state is not None
+        assert final.history is not None
+        state, width = final.state, self.grid.width
+        round_of = final.history[::width]
+        self.branches += 1
+        for number in range(numbers[-1] + 1):
+            if number in held:
+                empty = (round_of < 0) | (round_of >= number)
+                # The last slots' last tokens predict nothing, and no later round sees them.
+                whole = state if number < numbers[-1] else None
+                self._add_round(*held[number], number, self.grid.open_slots(~empty), whole)
+            else:
+                for slot in np.flatnonzero(round_of == number).tolist():
+                    at = range(slot * width, (slot + 1) * width)
+                    self._add_tokens(state[at.start : at.stop].tolist(), at, number, slot)
+        self.steps += len(trajectory.steps)
+
+    def _add_tokens(self, ids: Sequence[int], places: Sequence[int], number: int, slot: int) -> int:
+        """Tokens at places of the canvas; the index of the first."""
         start = len(self.ids)
         self.ids += ids
-        self.places += places
-        self.rounds += [number] * len(ids)
-        self.slots += [slot] * len(ids)
+        self.positions += [self.start + place for place in places]
+        self.attributes += [(self.prompts, self.branches, number, slot)] * len(ids)
         return start
 
-
-def branch(trajectory: Trajectory, grid: Grid, mask_id: int) -> Branch:
-    """Lay out a trajectory, or those of its rounds that it holds.
-
-    Raises:
-        ValueError: it holds no rounds of a slot policy, or not in the order in which they were drawn.
-    """
-    held = {_round(step): (index, step) for index, step in enumerate(trajectory.steps)}
-    numbers = list(held)
-    if not numbers or numbers != sorted(numbers) or len(numbers) < len(trajectory.steps):
-        raise ValueError("a trajectory holds its rounds once each, in the order in which they were drawn")
-    _, final = held[numbers[-1]]
-    assert final.state is not None
-    assert final.history is not None
-    state, width = final.state, grid.width
-    round_of = final.history[::width]
-    laid = Branch(mask_id)
-    for number in range(numbers[-1] + 1):
-        filled = np.flatnonzero(round_of == number)
-        if number not in held:
-            for slot in filled.tolist():
-                at = range(slot * width, (slot + 1) * width)
-                laid.add(state[at.start : at.stop].tolist(), at, number, slot)
-            continue
-        empty = (round_of < 0) | (round_of >= number)
-        # The last slots' last tokens predict nothing, and no later round sees them.
-        whole = state if number < numbers[-1] else None
-        _lay_out(laid, held[number], number, grid, grid.open_slots(~empty), whole)
-    return laid
+    def _add_round(
+        self, index: int, step: Step, number: int, open_slots: NDArray[np.int64], whole: NDArray[np.int64] | None
+    ) -> None:
+        """One round's masks and slots, and where each of its terms is predicted."""
+        width = self.grid.width
+        chosen = step.positions[step.positions % width == 0] // width  # every slot's first token is drawn
+        columns = np.searchsorted(open_slots, chosen)
+        assert np.array_equal(open_slots[columns], chosen)
+        asked = len(open_slots) if step.selection is not None else int(columns.max()) + 1
+        places = (open_slots[:asked, None] * width + np.arange(width)).ravel()[: (asked - 1) * width + 1].tolist()
+        masks = self._add_tokens([self.mask_id] * len(places), places, number, MASKS)
+        if step.selection is not None:
+            self.choices.append((index, [masks + column * width for column in range(asked)], columns.tolist()))
+        for slot, column in zip(chosen.tolist(), columns.tolist(), strict=True):
+            drawn = step.tokens[step.positions // width == slot].tolist()
+            tokens = drawn[:-1] if whole is None else whole[slot * width : (slot + 1) * width].tolist()
+            at = self._add_tokens(tokens, range(slot * width, slot * width + len(tokens)), number, slot)
+            self.predictors += [masks + column * width, *range(at, at + len(drawn) - 1)]
+            self.targets += drawn
+            self.step += [index] * len(drawn)
 
 
-def _lay_out(
-    laid: Branch,
-    held: tuple[int, Step],
-    number: int,
-    grid: Grid,
-    open_slots: NDArray[np.int64],
-    whole: NDArray[np.int64] | None,
-) -> None:
-    """One round's masks and slots, and where each of its terms is predicted."""
-    index, step = held
-    width = grid.width
-    chosen = step.positions[step.positions % width == 0] // width  # every slot's first token is drawn
-    columns = np.searchsorted(open_slots, chosen)
-    assert np.array_equal(open_slots[columns], chosen)
-    asked = len(open_slots) if step.selection is not None else int(columns.max()) + 1
-    places = (open_slots[:asked, None] * width + np.arange(width)).ravel()[: (asked - 1) * width + 1].tolist()
-    masks = laid.add([laid.mask_id] * len(places), places, number, MASKS)
-    if step.selection is not None:
-        queries = [masks + column * width for column in range(asked)]
-        laid.choices.append((index, queries, columns.tolist()))
-    for slot, column in zip(chosen.tolist(), columns.tolist(), strict=True):
-        mine = step.positions // width == slot
-        drawn = step.tokens[mine].tolist()
-        tokens = drawn[:-1] if whole is None else whole[slot * width : (slot + 1) * width].tolist()
-        at = laid.add(tokens, range(slot * width, slot * width + len(tokens)), number, slot)
-        laid.predictors += [masks + column * width, *range(at, at + len(drawn) - 1)]
-        laid.targets += drawn
-        laid.step += [index] * len(drawn)
+def packed_length(trajectory: Trajectory, grid: Grid, mask_id: int) -> int:
+    """Tokens that a trajectory adds to its prompt in a pack."""
+    laid = _Layout(grid, mask_id)
+    laid.add(trajectory)
+    return len(laid.ids)
 
 
 def _round(step: Step) -> int:
@@ -299,47 +304,26 @@ class Pack:
 
 def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: torch.device) -> Pack:
     """Lay trajectories out behind one copy of each distinct prompt (equal prompts must stand side by side)."""
-    ids: list[int] = []
-    positions: list[int] = []
-    attributes: list[tuple[int, int, int, int]] = []  # prompt, branch (0 for a prompt's tokens), round, slot
-    predictors: list[int] = []
-    targets: list[int] = []
-    token_step: list[int] = []
-    choices: list[tuple[int, list[int], list[int]]] = []
-    previous: bytes | None = None
-    number = length = steps = 0
-    for index, trajectory in enumerate(trajectories):
-        key = trajectory.prompt.tobytes()
-        if key != previous:
-            previous, number, length = key, number + 1, len(trajectory.prompt)
-            ids += trajectory.prompt.tolist()
-            positions += range(length)
-            attributes += [(number, 0, 0, 0)] * length
-        laid = branch(trajectory, grid, mask_id)
-        start = len(ids)
-        ids += laid.ids
-        positions += [length + place for place in laid.places]
-        attributes += [(number, index + 1, *at) for at in zip(laid.rounds, laid.slots, strict=True)]
-        predictors += [start + at for at in laid.predictors]
-        targets += laid.targets
-        token_step += [steps + step for step in laid.step]
-        choices += [(steps + step, [start + at for at in queries], chosen) for step, queries, chosen in laid.choices]
-        steps += len(trajectory.steps)
-    step = torch.tensor(token_step + [step for step, _, _ in choices])
-    kind = torch.tensor([0] * len(token_step) + [1] * len(choices))
-    queries, there = padded([queries for _, queries, _ in choices])
+    laid = _Layout(grid, mask_id)
+    for prompt, group in groupby(trajectories, key=lambda trajectory: trajectory.prompt.tolist()):
+        laid.add_prompt(prompt)
+        for trajectory in group:
+            laid.add(trajectory)
+    step = torch.tensor(laid.step + [step for step, _, _ in laid.choices])
+    kind = torch.tensor([0] * len(laid.step) + [1] * len(laid.choices))
+    queries, there = padded([queries for _, queries, _ in laid.choices])
     return Pack(
-        ids=torch.tensor([ids], device=device),
-        positions=torch.tensor([positions], device=device),
-        mask=_visible(torch.tensor(attributes, device=device))[None, None],
-        predictors=torch.tensor(predictors, device=device),
-        targets=torch.tensor(targets, device=device),
+        ids=torch.tensor([laid.ids], device=device),
+        positions=torch.tensor([laid.positions], device=device),
+        mask=_visible(torch.tensor(laid.attributes, device=device))[None, None],
+        predictors=torch.tensor(laid.predictors, device=device),
+        targets=torch.tensor(laid.targets, device=device),
         queries=queries.to(device),
         there=there.to(device),
-        chosen=padded([chosen for _, _, chosen in choices], -1)[0].to(device),
+        chosen=padded([chosen for _, _, chosen in laid.choices], -1)[0].to(device),
         step=step.to(device),
         order=(step * 2 + kind).argsort(stable=True).to(device),
-        num_steps=steps,
+        num_steps=laid.steps,
     )
 
 

@@ -9,8 +9,9 @@ slots. All of the randomness that depends on the weights is in the terms, so the
 The paper's deterministic decoding (`selector: threshold`) is there for evaluation; it cannot be scored.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,24 @@ from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
 from plumbline.policies.places import Places, divergence, head_log_prob, largest_log_prob
-from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.policy import Demonstration, common_law
 from plumbline.policies.pretrained.adapters import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load, stock_config
 from plumbline.policies.pretrained.policy import mask_token, padded
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.policies.slots.options import SlotModel, SlotSampling
-from plumbline.policies.slots.packing import ALL, PASS_COST, Context, Grid, Pack, branch, count_slots, pack, read_packed
-from plumbline.policies.slots.sampler import Ids, decide, roll_out
+from plumbline.policies.slots.packing import (
+    ALL,
+    PASS_COST,
+    Context,
+    Grid,
+    Pack,
+    count_slots,
+    pack,
+    packed_length,
+    read_packed,
+)
+from plumbline.policies.slots.sampler import Rollout, decide
 from plumbline.policies.token_law import Noise
 from plumbline.records import Request, Sampling, Trajectory
 
@@ -83,19 +94,29 @@ def check_attention(model: Any, source: str, context: int) -> None:
     order = torch.randperm(length, generator=generator).to(device)
     positions = torch.arange(length, device=device)
     head = model.get_output_embeddings()
+
+    def shuffled() -> Tensor:
+        packed = read_packed(model, ids[:, order], positions[None, order], (order.unsqueeze(1) >= order)[None, None])
+        return packed[:, order.argsort()]
+
+    def cached() -> Tensor:
+        context, tags = Context(model, SEQUENCES), torch.full_like(ids, ALL)
+        parts = (slice(0, 9), slice(9, None))
+        return torch.cat([context.read(ids[:, at], positions[None, at], tags[:, at]) for at in parts], 1)
+
+    def plain() -> Tensor:
+        logits: Tensor = model(ids, use_cache=False).logits
+        return logits.flatten(0, 1)
+
+    fuse_if_right(model, plain, SEQUENCES)
+    ways: tuple[Callable[[], Tensor], ...] = (
+        lambda: model.get_decoder()(ids, use_cache=False).last_hidden_state,
+        shuffled,
+        cached,
+    )
     exact = type(head) is nn.Linear and head.weight.dtype.is_floating_point
-    fuse_if_right(model, lambda: model(ids, use_cache=False).logits.flatten(0, 1), SEQUENCES)
-    try:
-        trial = Trial.of(model, lambda: model(ids, use_cache=False).logits.flatten(0, 1), SEQUENCES)
-        body = model.get_decoder()(ids, use_cache=False).last_hidden_state
-        shuffled = read_packed(model, ids[:, order], positions[None, order], (order.unsqueeze(1) >= order)[None, None])
-        cached = Context(model, SEQUENCES)
-        tags = torch.full_like(ids, ALL)
-        parts = [cached.read(ids[:, at], positions[None, at], tags[:, at]) for at in (slice(0, 9), slice(9, None))]
-        found = (body, shuffled[:, order.argsort()], torch.cat(parts, 1))
-        exact = exact and all(trial.agrees(head(hidden.flatten(0, 1))) for hidden in found)
-    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):  # no masks, positions or cache to give
-        exact = False
+    trial = Trial.of(model, plain, SEQUENCES)
+    exact = exact and not any(trial.why_not(partial(lambda way: head(way().flatten(0, 1)), way)) for way in ways)
     if not exact:
         raise ModelError(
             f"the model in {source} does not follow an explicit attention mask and explicit positions exactly",
@@ -199,24 +220,20 @@ def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id:
 # Letters in shapes: N terms, T packed tokens, H hidden size.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PackLaws:
-    """What weights say about a pack."""
-
-    tokens: Places  # [N], at the predictors
-    slots: Places  # [B m], at the queries, choice by choice
+PackLaws = tuple[Places, Places]
+"""What weights say about a pack: at the predictors [N], and at the queries [B m], choice by choice."""
 
 
 def laws_of(model: Any, mask_id: int, packed: Pack) -> PackLaws:
     """One forward pass over a pack."""
     hidden = read_packed(model, packed.ids, packed.positions, packed.mask)[0]
     tokens = Places(model.get_output_embeddings(), mask_id, hidden[packed.predictors])
-    return PackLaws(tokens, replace(tokens, hidden=hidden[packed.queries].flatten(0, 1)))
+    return tokens, replace(tokens, hidden=hidden[packed.queries].flatten(0, 1))
 
 
 def log_probs(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
     """Log-probabilities [N + B] of a pack's terms, in the order of `Trajectory.logprobs`."""
-    of = laws.tokens
+    of, _ = laws
     tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, law)
     if len(packed.queries) == 0:
         return tokens[packed.order]
@@ -231,7 +248,7 @@ def divergences(packed: Pack, laws: PackLaws, other: PackLaws, law: SlotSampling
     and over its picks of slots, given the picks before them. The mean over trajectories of the sum over rounds is the
     KL of the trajectories (the chain rule; a test enumerates it).
     """
-    each = divergence(laws.tokens, other.tokens, law)
+    each = divergence(laws[0], other[0], law)
     if len(packed.queries):
         scores, others = _scores(packed, laws, law), _scores(packed, other, law)
         of_choice = plackett_luce.divergence(scores, others, packed.chosen)
@@ -241,7 +258,7 @@ def divergences(packed: Pack, laws: PackLaws, other: PackLaws, law: SlotSampling
 
 def _scores(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
     """Scores [B, m] of open slots; minus infinity where there is none."""
-    scores = largest_log_prob(laws.slots, law).view(packed.queries.shape) / law.position_temperature
+    scores = largest_log_prob(laws[1], law).view(packed.queries.shape) / law.position_temperature
     return scores.masked_fill(~packed.there, float("-inf"))
 
 
@@ -253,17 +270,13 @@ class SlotPolicy(CanvasPolicy):
     """A causal model with slots as a `Policy`. Open one with `SlotPolicy.open`."""
 
     family = "slots"
-    stepwise = False
+    law = SlotSampling
+    mask_id: int
 
     def __init__(self, loaded: Loaded, section: SlotModel, source: str) -> None:
         super().__init__(loaded, section)
         self.width = section.slot
-        self.ids = Ids(
-            mask=mask_token(self.model, self.chat.tokenizer, source),
-            end=self.chat.end_of_turn,
-            stops=tuple(self.chat.stop_ids),
-        )
-        self.mask_id = self.ids.mask
+        self.mask_id = mask_token(self.model, self.chat.tokenizer, source)
         saved = self.settled(source)
         if saved.get("slot", self.width) != self.width:
             raise ModelError(
@@ -295,7 +308,7 @@ class SlotPolicy(CanvasPolicy):
             "decoder": "rounds of slots over one cache",
             "scoring": "packed",
             "slot": str(self.width),
-            "mask_token": str(self.ids.mask),
+            "mask_token": str(self.mask_id),
             **self.facts(),
         }
 
@@ -313,9 +326,10 @@ class SlotPolicy(CanvasPolicy):
         """
         grids = {law: self._grid(law) for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)}
         for chunk in self.chunks(requests, SlotSampling):
-            fill = decide if chunk.sampling.selector == "threshold" else roll_out
-            for row, drawn in fill(self.model, chunk, grids[chunk.sampling], self.ids):
-                yield self.finished(chunk, row, drawn.canvas, drawn.steps)
+            grid = grids[chunk.sampling]
+            by_threshold = chunk.sampling.selector == "threshold"
+            for drawn in decide(self, chunk, grid) if by_threshold else Rollout(self, chunk, grid).run():
+                yield self.finished(chunk, *drawn)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
         """The law's grid, or the error that says why this model cannot follow it."""
@@ -337,27 +351,38 @@ class SlotPolicy(CanvasPolicy):
             return []
         grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
         width = self.model.config.get_text_config().hidden_size
-        lengths = [len(branch(trajectory, grid, self.ids.mask).ids) for trajectory in trajectories]
+        lengths = [packed_length(trajectory, grid, self.mask_id) for trajectory in trajectories]
         return pack_sizes(
             trajectories, lengths, tokens_per_pass, width, PASS_COST if self.device.type == "cpu" else LAUNCHES
         )
 
-    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
-        """See `Policy.score`.
+    def parts(self, trajectories: Sequence[Trajectory]) -> Iterator[Sequence[Trajectory]]:
+        """See `CanvasPolicy.parts`."""
+        for part in self.batches(trajectories, TOKENS_AT_ONCE):
+            yield [trajectories[index] for index in part]
+
+    def record(self, trajectories: Sequence[Trajectory], law: SlotSampling) -> Pack:
+        """See `CanvasPolicy.record`.
 
         Raises:
             RecipeError: the trajectories were decoded by threshold.
             ValueError: they are greedy, or not this family's.
         """
-        law = SlotSampling.of(common_law(trajectories))
-        grid = self._scored_grid(law)
-        logprobs, kls = [], []
-        for part in self.batches(trajectories, TOKENS_AT_ONCE):
-            packed = pack([trajectories[index] for index in part], grid, self.ids.mask, self.device)
-            one, kl = self._score(packed, law, reference=reference, divergence=divergence)
-            logprobs.append(one)
-            kls += [] if kl is None else [kl]
-        return Terms.of(trajectories, torch.cat(logprobs), torch.cat(kls) if kls else None)
+        return pack(trajectories, self._scored_grid(law), self.mask_id, self.device)
+
+    def laws(self, recorded: Pack, model: Any, exploration: Any) -> PackLaws:  # noqa: ARG002
+        """See `CanvasPolicy.laws`."""
+        return laws_of(model, self.mask_id, recorded)
+
+    def terms(
+        self, recorded: Pack, laws: PackLaws, other: PackLaws | None, law: SlotSampling
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `CanvasPolicy.terms`; the log-probabilities come first."""
+        logprobs = log_probs(recorded, laws, law)
+        return logprobs, None if other is None else divergences(recorded, laws, other, law)
+
+    log_probs = staticmethod(log_probs)
+    step_divergence = staticmethod(divergences)
 
     def _scored_grid(self, law: SlotSampling) -> Grid:
         if not self.exact(law):
@@ -369,19 +394,6 @@ class SlotPolicy(CanvasPolicy):
             raise ValueError("temperature 0 has no density: a greedy trajectory cannot be scored")
         return Grid.of(law, self.width)
 
-    def _score(
-        self, packed: Pack, law: SlotSampling, *, reference: bool, divergence: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        other = None
-        if reference or divergence:
-            with torch.no_grad(), self.as_reference() as model:
-                other = laws_of(model, self.ids.mask, packed)
-                if reference:
-                    return log_probs(packed, other, law), None
-        laws = laws_of(self.model, self.ids.mask, packed)
-        logprobs = log_probs(packed, laws, law)
-        return logprobs, None if other is None else divergences(packed, laws, other, law)
-
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`, and `supervised` for the formula."""
-        return summed_loss(self.model, batch, self.width, self.ids.mask, noise)
+        return summed_loss(self.model, batch, self.width, self.mask_id, noise)

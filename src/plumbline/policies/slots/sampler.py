@@ -22,7 +22,6 @@ The end of an answer, in sampler and scorer alike:
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,95 +37,60 @@ from plumbline.policies.slots.packing import ALL, PAD, Context, Grid, pad_prompt
 from plumbline.policies.token_law import check_drawn, uniforms
 from plumbline.records import Sampling, Step
 
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """Tokens that mean something to the sampler."""
-
-    mask: int
-    end: int
-    """What a canvas is filled with behind its answer."""
-    stops: tuple[int, ...]
+Drawn = tuple[int, NDArray[np.int64], list[Step]]
+"""A row's number, its finished canvas [L], and the rounds that filled it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """One finished canvas [L] and the rounds that filled it."""
-
-    steps: list[Step]
-    canvas: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Filled:
-    """What one round put into n slots of each row."""
-
-    chosen: Tensor  # [R, n]
-    selection: Tensor | None  # [R]
-    tokens: Tensor  # [R, n, k]
-    logprobs: Tensor  # [R, n, k]
-    drawn: Tensor  # [R, n, k], bool: drawn by the model, not filled in behind an end
-
-
-@torch.no_grad()
-def roll_out(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
-    """Draw a canvas for each row of a chunk, and yield it with the row's number when it is done.
+class Rollout:
+    """The rows that still run: their canvases, their context, and the numbers that they have yet to use.
 
     Every row has its own uniform numbers, drawn before the first round, so what it becomes does not depend on the
     rows beside it.
-
-    Args:
-        model: a causal transformers model.
-        chunk: its law is greedy where its temperature is 0.
-        grid: how the canvas is cut.
-        ids: mask and end tokens.
     """
-    yield from _Rollout(model, chunk, grid, ids).run()
 
-
-class _Rollout:
-    """The rows that still run: their canvases, their context, and the numbers that they have yet to use."""
-
-    def __init__(self, model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> None:
-        self.head, self.grid, self.sampling, self.ids = model.get_output_embeddings(), grid, chunk.sampling, ids
-        self.chunk, self.device = chunk, model.device
+    def __init__(self, policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> None:
+        self.head, self.grid, self.sampling = policy.model.get_output_embeddings(), grid, chunk.sampling
+        self.chunk, self.device = chunk, policy.device
+        self.mask, self.end = policy.mask_id, policy.chat.end_of_turn
+        self.stops = torch.tensor(policy.chat.stop_ids, device=self.device)
         rows, places = len(chunk.requests), grid.slots * grid.width
         own = chunk.generators()
         self.token_uniforms = uniforms(own, places).to(self.device)
         self.plan_uniforms = uniforms(own, grid.rounds, grid.slots).to(self.device)
-        self.canvas = torch.full((rows, places), ids.mask, device=self.device)
+        self.canvas = torch.full((rows, places), self.mask, device=self.device)
         self.round_of = torch.full((rows, grid.slots), -1, device=self.device)
         lengths = torch.tensor([len(prompt) for prompt in chunk.prompts], device=self.device)
         # [R, 1]: position of the canvas's first place
         self.start = lengths[chunk.prompt_of.to(self.device)].unsqueeze(1)
-        self.context = Context(model, len(chunk.prompts))
+        self.context = Context(policy.model, len(chunk.prompts))
         self.pending: tuple[Tensor, Tensor, Tensor] | None = None  # last tokens of the round before, not yet read
         self.live = torch.arange(rows)
         self.steps: list[list[Step]] = [[] for _ in range(rows)]
 
-    def run(self) -> Iterator[tuple[int, Drawn]]:
+    @torch.no_grad()
+    def run(self) -> Iterator[Drawn]:
+        """Draw a canvas for each row, and yield it when it is done."""
         counts = self.grid.counts()
         for number, count in enumerate(counts):
-            filled = self._fill(number, count, last=number + 1 == len(counts))
-            self._record(filled)
-            self._put(number, filled)
+            self._fill(number, count, last=number + 1 == len(counts))
             self.chunk.show(self.live.tolist(), self.canvas)
             yield from self._finish()
             if len(self.live) == 0:
                 break
 
-    def _fill(self, number: int, count: int, *, last: bool) -> _Filled:
-        """One round: plan, then draw the chosen slots' tokens place by place."""
+    def _fill(self, number: int, count: int, *, last: bool) -> None:
+        """One round: plan, draw the chosen slots' tokens place by place, and put them onto the canvas."""
         slots_rm = self._open()
         hidden_rmh = self._plan(slots_rm)
         columns_rn, score = self._choose(hidden_rmh, number, count)
         chosen_rn = slots_rm.gather(1, columns_rn)
         width = self.grid.width
-        tokens_rnk = torch.full((*chosen_rn.shape, width), self.ids.end, device=self.device)
+        tokens_rnk = torch.full((*chosen_rn.shape, width), self.end, device=self.device)
         logprobs_rnk = torch.zeros(tokens_rnk.shape, device=self.device)
-        drawn_rnk = torch.zeros(tokens_rnk.shape, dtype=torch.bool, device=self.device)
+        drawn_rnk = torch.zeros(
+            tokens_rnk.shape, dtype=torch.bool, device=self.device
+        )  # by the model, not behind an end
         ended_rn = torch.zeros_like(chosen_rn, dtype=torch.bool)
-        stops = torch.tensor(self.ids.stops, device=self.device)
         ask_rnh = hidden_rmh.gather(1, columns_rn.unsqueeze(2).expand(-1, -1, hidden_rmh.shape[2]))
         for place in range(width):
             where_rn = chosen_rn * width + place
@@ -136,13 +100,16 @@ class _Rollout:
             if len(uniforms):
                 new, logprob = draw_tokens(self._laws(ask_rnh.flatten(0, 1)[rows]), uniforms, self.sampling)
                 tokens_rnk[:, :, place][~ended_rn], logprobs_rnk[:, :, place][~ended_rn] = new, logprob
-            ended_rn = ended_rn | torch.isin(tokens_rnk[:, :, place], stops)
+            ended_rn = ended_rn | torch.isin(tokens_rnk[:, :, place], self.stops)
             read = (tokens_rnk[:, :, place], self.start + where_rn, chosen_rn)
             if place + 1 < width:
                 ask_rnh = self.context.read(*read)
             elif not last:
                 self.pending = read
-        return _Filled(chosen_rn, score, tokens_rnk, logprobs_rnk, drawn_rnk)
+        where_rnk = chosen_rn.unsqueeze(2) * width + torch.arange(width, device=self.device)
+        self._record(where_rnk, tokens_rnk, logprobs_rnk, drawn_rnk, score)
+        self.round_of.scatter_(1, chosen_rn, number)
+        self.canvas.scatter_(1, where_rnk.flatten(1), tokens_rnk.flatten(1))
 
     def _open(self) -> Tensor:
         """The open slots [R, m], ascending; as many in every row, because rounds are the same for all rows."""
@@ -162,7 +129,7 @@ class _Rollout:
             slots_rm = slots_rm[one_of_each]
         offsets = torch.arange(width, device=self.device)
         places_rt = (slots_rm.unsqueeze(2) * width + offsets).flatten(1)[:, : (slots_rm.shape[1] - 1) * width + 1]
-        masks_rt = torch.full_like(places_rt, self.ids.mask)
+        masks_rt = torch.full_like(places_rt, self.mask)
         tags_rt = torch.full_like(places_rt, ALL)
         start = self.start[one_of_each] if first else self.start
         before = self.pending or pad_prompts(self.chunk.prompts, self.device)
@@ -192,16 +159,18 @@ class _Rollout:
 
     def _laws(self, hidden_nh: Tensor) -> Places:
         """The laws at hidden states [N, H]."""
-        return Places(self.head, self.ids.mask, hidden_nh)
+        return Places(self.head, self.mask, hidden_nh)
 
-    def _record(self, filled: _Filled) -> None:
+    def _record(
+        self, where_rnk: Tensor, tokens_rnk: Tensor, logprobs_rnk: Tensor, drawn_rnk: Tensor, score: Tensor | None
+    ) -> None:
         """A `Step` for every row; the state and its history are as they were before the round."""
-        width = self.grid.width
-        places = (filled.chosen.unsqueeze(2) * width + torch.arange(width, device=self.device)).cpu().numpy()
-        tokens, logprobs, drawn = (part.cpu().numpy() for part in (filled.tokens, filled.logprobs, filled.drawn))
-        choice = None if filled.selection is None else filled.selection.tolist()
+        places, tokens, logprobs, drawn = (
+            part.cpu().numpy() for part in (where_rnk, tokens_rnk, logprobs_rnk, drawn_rnk)
+        )
+        choice = None if score is None else score.tolist()
         canvas = self.canvas.cpu().numpy()
-        history = self.round_of.cpu().numpy().repeat(width, axis=1)
+        history = self.round_of.cpu().numpy().repeat(self.grid.width, axis=1)
         for row, index in enumerate(self.live.tolist()):
             self.steps[index].append(
                 Step(
@@ -214,27 +183,21 @@ class _Rollout:
                 )
             )
 
-    def _put(self, number: int, filled: _Filled) -> None:
-        """The round's tokens onto the canvas."""
-        self.round_of.scatter_(1, filled.chosen, number)
-        slots = self.canvas.view(len(self.canvas), self.grid.slots, self.grid.width)
-        slots.scatter_(1, filled.chosen.unsqueeze(2).expand_as(filled.tokens), filled.tokens)
-
-    def _finish(self) -> Iterator[tuple[int, Drawn]]:
+    def _finish(self) -> Iterator[Drawn]:
         """Take out the rows that are done, and yield them; their empty slots become end tokens."""
         full = self.round_of >= 0
-        stops = torch.isin(self.canvas, torch.tensor(self.ids.stops, device=self.device))
+        stops = torch.isin(self.canvas, self.stops)
         settled = full.long().cumprod(1).bool()  # no slot up to this one is empty
         ended = (stops.view(*full.shape, self.grid.width).any(2) & settled).any(1)
         done = ended | full.all(1)
         if not bool(done.any()):
             return
         places = full.repeat_interleave(self.grid.width, 1)
-        finished = self.canvas.masked_fill(~places, self.ids.end)[done].cpu().numpy()
+        finished = self.canvas.masked_fill(~places, self.end)[done].cpu().numpy()
         rows = self.live[done.cpu()].tolist()
         self._keep((~done).nonzero().squeeze(1))
         for index, canvas in zip(rows, finished, strict=True):
-            yield index, Drawn(self.steps[index], canvas)
+            yield index, canvas, self.steps[index]
 
     def _keep(self, rows: Tensor) -> None:
         """Go on with these rows only."""
@@ -270,35 +233,36 @@ class _Rollout:
 
 
 @torch.no_grad()
-def decide(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
-    """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `sampler.roll_out`.
+def decide(policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> Iterator[Drawn]:
+    """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `Rollout`.
 
     Each settled part of a round is a step.
     """
     row = 0
     for prompt, count in zip(chunk.prompts, chunk.counts, strict=True):
-        decoding = _Decoding(model, prompt, grid, chunk.sampling.threshold, ids)
+        decoding = _Decoding(policy, prompt, grid, chunk.sampling.threshold)
         while (open_slots := decoding.open_slots()) is not None:
             decoding.round(open_slots)
             chunk.show(range(row, row + count), torch.from_numpy(decoding.canvas).expand(count, -1))
-        drawn = decoding.result()
+        decoding.canvas[np.repeat(decoding.round_of < 0, grid.width)] = decoding.end
         for _ in range(count):
-            yield row, drawn
+            yield row, decoding.canvas, decoding.steps
             row += 1
 
 
 class _Decoding:
     """One canvas while it is filled."""
 
-    def __init__(self, model: Any, prompt: Sequence[int], grid: Grid, threshold: float, ids: Ids) -> None:
-        self.grid, self.threshold, self.ids, self.start = grid, threshold, ids, len(prompt)
-        self.head = model.get_output_embeddings()
-        self.device = model.device
-        self.canvas = np.full(grid.slots * grid.width, ids.mask, dtype=np.int64)
+    def __init__(self, policy: Any, prompt: Sequence[int], grid: Grid, threshold: float) -> None:
+        self.grid, self.threshold, self.start = grid, threshold, len(prompt)
+        self.head, self.device = policy.model.get_output_embeddings(), policy.device
+        self.mask, self.end = policy.mask_id, policy.chat.end_of_turn
+        self.stops = torch.tensor(policy.chat.stop_ids, device=self.device)
+        self.canvas = np.full(grid.slots * grid.width, self.mask, dtype=np.int64)
         self.round_of = np.full(grid.slots, -1)
         self.last = grid.slots  # slots from here on lie behind an end token
         self.steps: list[Step] = []
-        self.context = Context(model, 1)
+        self.context = Context(policy.model, 1)
         self._read(torch.tensor(prompt), torch.arange(-self.start, 0), ALL)
         self.context.settle()
 
@@ -308,18 +272,13 @@ class _Decoding:
         filled[self.last :] = True
         return None if filled.all() else self.grid.open_slots(filled)
 
-    def result(self) -> Drawn:
-        """The canvas with end tokens behind its answer."""
-        self.canvas[np.repeat(self.round_of < 0, self.grid.width)] = self.ids.end
-        return Drawn(self.steps, self.canvas)
-
     def round(self, open_slots: NDArray[np.int64]) -> None:
         """Plan, verify, and fill where the verification settled nothing."""
         slots, draft = self._plan(torch.from_numpy(open_slots).to(self.device))
         after = self._read(draft.flatten(), self._places(slots).flatten(), ALL)
         passed = self._passed(after, draft)
         prefix = int(passed.flatten().long().cumprod(0).sum())
-        ends = torch.isin(draft.flatten()[:prefix], torch.tensor(self.ids.stops, device=self.device)).nonzero()
+        ends = torch.isin(draft.flatten()[:prefix], self.stops).nonzero()
         width = self.grid.width
         keep = int(ends[0]) + 1 if len(ends) else prefix // width * width
         self.context.drop(draft.numel() - keep)
@@ -331,7 +290,7 @@ class _Decoding:
     def _plan(self, open_slots: Tensor) -> tuple[Tensor, Tensor]:
         """The chosen slots [n], ascending, and their drafts [n, k]."""
         places = self._places(open_slots)
-        hidden = self._read(torch.full_like(places.flatten(), self.ids.mask), places.flatten(), ALL)
+        hidden = self._read(torch.full_like(places.flatten(), self.mask), places.flatten(), ALL)
         self.context.drop(places.numel())
         hidden = hidden.view(*places.shape, -1)
         best, sure = self._best(hidden[:, 0])
@@ -346,7 +305,7 @@ class _Decoding:
         places = self._places(slots)
         tags = slots.unsqueeze(1).expand_as(places)
         while True:
-            asking = torch.where(passed, tokens, self.ids.mask)
+            asking = torch.where(passed, tokens, self.mask)
             hidden = self._read(asking.flatten(), places.flatten(), tags.flatten())
             self.context.drop(places.numel())
             drafted, _ = self._best(hidden)
@@ -354,7 +313,7 @@ class _Decoding:
             after = self._read(tokens.flatten(), places.flatten(), tags.flatten())
             one_more = torch.cat([torch.ones_like(passed[:, :1]), passed[:, :-1]], 1)
             passed = (self._passed(after, tokens) | one_more).long().cumprod(1).bool()
-            stops = torch.isin(tokens, torch.tensor(self.ids.stops, device=self.device)) & passed
+            stops = torch.isin(tokens, self.stops) & passed
             passed = passed | stops.cummax(1).values  # what stands behind an end token does not matter
             if bool(passed.all()):
                 break
@@ -369,12 +328,12 @@ class _Decoding:
         """Slots [n'] are full, with the first rows of `tokens` [n, k], of which an end token may cut the last short."""
         self.context.settle()
         state, history = self.canvas.copy(), self.round_of.repeat(self.grid.width)
-        placed = []
+        placed, stops = [], self.stops.tolist()
         for slot, row in zip(slots.tolist(), tokens.tolist(), strict=False):
-            ends = [place for place, token in enumerate(row) if token in self.ids.stops]
+            ends = [place for place, token in enumerate(row) if token in stops]
             size = ends[0] + 1 if ends else len(row)
             at = slot * self.grid.width
-            self.canvas[at : at + self.grid.width] = self.ids.end
+            self.canvas[at : at + self.grid.width] = self.end
             self.canvas[at : at + size] = row[:size]
             self.round_of[slot] = len(self.steps)
             self.last = min(self.last, slot + 1) if ends else self.last
@@ -425,4 +384,4 @@ class _Decoding:
 
     def _laws(self, hidden: Tensor) -> Places:
         """The laws at hidden states [N, H]."""
-        return Places(self.head, self.ids.mask, hidden)
+        return Places(self.head, self.mask, hidden)

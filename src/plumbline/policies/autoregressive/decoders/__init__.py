@@ -7,19 +7,18 @@ token to every row; `keep` drops rows that are finished. Two engines: `lean` for
 every model that transformers loads.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 
-class Decoder(Protocol):
+class Decoder(ABC):
     """One prompt pass, then one position at a time, over a grid of P x G rows."""
 
-    name: str
-
+    @abstractmethod
     def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0) -> Tensor:
         """Read the prompts; the logits [P, V] of each one's first new token.
 
@@ -30,21 +29,20 @@ class Decoder(Protocol):
             shared: tokens that all prompts begin with, fewer than the shortest has; an engine may read them once for
                 all chunks of its life, in which weights do not change.
         """
-        ...
 
+    @abstractmethod
     def step(self, tokens: Tensor) -> Tensor:
         """Append `tokens` [R] (row p * G + g); the logits [R, V] of the tokens that follow."""
-        ...
 
-    def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:
+    def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:  # noqa: ARG002 - by default not known again
         """The last logits [N, V] of some rows, of which some are minus infinity now, with the likeliest computed
         in float32; as they are where the hidden states are not known.
         """
-        ...
+        return logits
 
+    @abstractmethod
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
         """Keep the prompts [P'] and of each the copies [P', G'] (old column numbers); the grid becomes P' x G'."""
-        ...
 
 
 WORTH_SHARING = 12_000_000

@@ -14,13 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.pretrained.policy import padded
 
 
-class CachedDecoder:
+class CachedDecoder(Decoder):
     """The general engine; see `decoders.Decoder`."""
-
-    name = "transformers"
 
     def __init__(self, model: Any, pad_id: int) -> None:
         self.model = model
@@ -54,10 +53,6 @@ class CachedDecoder:
             use_cache=True,
         )
         logits: Tensor = output.logits[:, -1]
-        return logits
-
-    def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:  # noqa: ARG002 - the model keeps its hidden states
-        """See `Decoder.exact`."""
         return logits
 
     @torch.no_grad()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from plumbline.policies.autoregressive.decoders import threads_for
+from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.autoregressive.packing import has_shared_attention
 from plumbline.policies.places import exact, logits_of
@@ -42,13 +42,11 @@ def unsupported(model: Any) -> str | None:
     return None
 
 
-class LeanDecoder:
+class LeanDecoder(Decoder):
     """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported` names.
 
     With `graphs`, on a GPU, it replays steps captured there, and its grid stands in the corner of one of rounded shape.
     """
-
-    name = "lean"
 
     def __init__(self, model: Any, graphs: Graphs | None = None) -> None:
         if reason := unsupported(model):
