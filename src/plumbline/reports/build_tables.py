@@ -206,7 +206,8 @@ def parse_modes(view: View) -> Table:
         Column("right", "of them right", "count"),
     )
     rows = []
-    for stage, evaluation in view.headline_evaluations:
+    for key in view.headline_keys:
+        evaluation = view.evaluations[key]
         by_mode: dict[str, list[Judged]] = {}
         for row in evaluation.rows:
             by_mode.setdefault(row.how, []).append(row)
@@ -217,7 +218,7 @@ def parse_modes(view: View) -> Table:
             counted = rescued(judged, evaluation.form)
             lost = (counted.earning, counted.right) if counted.n else (None, None)
             pays = (_reading(judged, STRICT), _reading(judged, LENIENT))
-            cells = (how, name_of(stage), len(judged), len(judged) / n if n else None, *pays, *lost)
+            cells = (how, name_of(key.stage), len(judged), len(judged) / n if n else None, *pays, *lost)
             rows.append(Row(cells, "reference" if judged is evaluation.rows else ""))
     where = f" ({view.headline[1]}, {view.headline[0]})" if view.headline else ""
     return Table.of("parse-modes", f"How answers were read{where}", columns, rows)

@@ -19,8 +19,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
-from plumbline.reports.page import Section, is_page, page
-from plumbline.reports.sections import replayed
+from plumbline.reports.page import Section, is_page, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
 from plumbline.runs import claims
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
@@ -239,7 +238,7 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
         Section(table.name, table.name.replace("by-", "By "), table.to_html(limit=200)) for table in tables[1:]
     ]
     if replays:
-        sections.append(replayed({RULE: replays}))
+        sections.append(section("replays", "Episodes, replayed", replays={RULE: replays}))
     return page(f"{title} · Plumbline", sections)
 
 

@@ -300,12 +300,10 @@ class View:
         return found if isinstance(found, Comparison) else None
 
     @cached_property
-    def headline_evaluations(self) -> list[tuple[str, Evaluation]]:
-        """The evaluations of the last two stages that the verdict compares, by stage."""
-        if self.headline is None:
-            return []
-        last = [(stage, self.final(stage, *self.headline)) for stage in self.evaluated(*self.headline)[-2:]]
-        return [(stage, evaluation) for stage, evaluation in last if evaluation is not None]
+    def headline_keys(self) -> list[EvaluationKey]:
+        """The evaluations of the last two stages that the verdict compares."""
+        headline = self.headline
+        return [EvaluationKey(stage, *headline) for stage in self.evaluated(*headline)[-2:]] if headline else []
 
     def on_each_split(self, compare: Callable[[str, str], Comparison | IncomparableError | None]) -> list[Comparison]:
         """What `compare` (`last_two`, `first_to_last`) finds on every split, decoded as the verdict's answers were."""
@@ -316,25 +314,6 @@ class View:
     def rises(self) -> list[Comparison]:
         """The first stage against the last on every split."""
         return self.on_each_split(self.first_to_last)
-
-    # -- progress ------------------------------------------------------------------------------------------------
-
-    def last_step(self) -> tuple[str, int, int | None] | None:
-        """The stage in progress or last done, its last recorded step, and how many it has, where that is known."""
-        if not self.metrics:
-            return None
-        stage = list(self.metrics)[-1]
-        step = max((int(row["step"]) for row in self.metrics[stage]), default=0)
-        return stage, step, self.total_steps(stage)
-
-    def total_steps(self, stage: str) -> int | None:
-        """How many steps the recipe gives a stage; None where that depends on the data."""
-        recipe = self.run.recipe
-        if stage == "rl":
-            return recipe.rl.steps if recipe.rl else None
-        if stage == "sft":
-            return recipe.sft.steps if recipe.sft else None
-        return recipe.model.tiny.steps if recipe.model.tiny else None
 
     @property
     def has_breakdown(self) -> bool:
