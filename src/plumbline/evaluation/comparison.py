@@ -42,6 +42,13 @@ def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:
     )
 
 
+def aligned(evaluation: Evaluation, other: Evaluation) -> Evaluation | None:
+    """An evaluation's verdicts on exactly the rows of another one, in their order; None where it lacks one of them."""
+    rows = {row.id: row for row in evaluation.rows}
+    wanted = [row.id for row in other.rows]
+    return replace(evaluation, rows=tuple(map(rows.__getitem__, wanted))) if rows.keys() >= set(wanted) else None
+
+
 def _ids(evaluation: Evaluation) -> set[str]:
     return {row.id for row in evaluation.rows} | {row.id for row in evaluation.unjudged}
 
@@ -116,23 +123,20 @@ class Pairing:
         """Whether the second is better, worse, or not shown to differ."""
         return "same" if self.paired is None else direction(self.paired.difference, self.p)
 
-    def remarked(self, said: str) -> "Pairing":
-        """The same with a further remark; with none where that is empty."""
-        return replace(self, remark="; ".join(one for one in (self.remark, said) if one))
-
 
 def name_of(key: EvaluationKey) -> str:
     """What a pairing calls an evaluation of a run: task, split and mode."""
     return f"{key.task} {key.split} {key.mode}".strip()
 
 
-def paired_with(pairing: Pairing, before: Evaluation, after: Evaluation) -> Pairing:
-    """The pairing with its difference, or with why there is none."""
+def pair(run: str, against: str, asked: str, before: Evaluation, after: Evaluation, remark: str = "") -> Pairing:
+    """The pairing of an evaluation of `run` with one of `against`: its difference, or why there is none."""
     law = after.sampling
     drawn = [f"{key} {old} → {law[key]}" for key, old in before.sampling.items() if law.get(key, old) != old]
-    pairing = pairing.remarked(f"drawn otherwise: {', '.join(drawn)}" if drawn else "")
+    remarks = [remark, f"drawn otherwise: {', '.join(drawn)}" if drawn else ""]
+    pairing = Pairing(run=run, against=against, asked=asked, remark="; ".join(filter(None, remarks)))
     try:
-        return replace(pairing, paired=compare(before, after))
+        return replace(pairing, paired=compare(replace(before, source=against), replace(after, source=run)))
     except IncomparableError as error:
         return replace(pairing, error=error)
 

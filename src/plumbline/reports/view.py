@@ -15,7 +15,7 @@ from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.watch import Watched, afterwards
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import among
+from plumbline.evaluation.comparison import aligned, among
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
@@ -27,7 +27,6 @@ from plumbline.runs.run import QUIET, Run
 from plumbline.storage import read_object
 
 NAMES = {"base": "Base", "sft": "SFT", "rl": "GRPO"}
-MODES = ("greedy", "sampled")
 WORK = {
     "time/rollouts": "rollouts",
     "time/update": "update",
@@ -175,16 +174,20 @@ class View:
     # -- evaluations ---------------------------------------------------------------------------------------------
 
     @cached_property
+    def finals(self) -> list[EvaluationKey]:
+        """The evaluations after the stages."""
+        return [key for key in self.evaluations if key.step is None and key.stage != REFERENCE]
+
+    @cached_property
     def stages(self) -> list[str]:
         """Stages that were evaluated after their end, in the order of training."""
-        return ordered({key.stage for key in self.evaluations if key.step is None and key.stage != REFERENCE})
+        return ordered({key.stage for key in self.finals})
 
     @cached_property
     def splits(self) -> list[str]:
         """Splits of those evaluations, as the recipe orders them."""
-        wanted = [*self.run.recipe.evaluation.final, self.run.recipe.evaluation.split]
-        there = {key.split for key in self.evaluations if key.step is None and key.stage != REFERENCE}
-        return [split for split in dict.fromkeys([*wanted, *sorted(there)]) if split in there]
+        section, present = self.run.recipe.evaluation, sorted({key.split for key in self.finals})
+        return [split for split in dict.fromkeys([*section.final, section.split, *present]) if split in present]
 
     @cached_property
     def further(self) -> list[str]:
@@ -194,8 +197,7 @@ class View:
 
     def modes(self, split: str) -> list[str]:
         """How models were decoded on a split, greedy first."""
-        there = {k.mode for k in self.evaluations if k.split == split and k.step is None and k.stage != REFERENCE}
-        return [*(mode for mode in MODES if mode in there), *sorted(there - set(MODES))]
+        return sorted({key.mode for key in self.finals if key.split == split}, key=_mode_order)
 
     def final(self, stage: str, split: str, mode: str) -> Evaluation | None:
         """The evaluation after a stage."""
@@ -216,14 +218,11 @@ class View:
 
     def _references(self, evaluation: Evaluation) -> dict[str, Evaluation]:
         """The references on exactly the examples of an evaluation; those that lack one of them are left out."""
-        wanted = [row.id for row in evaluation.rows]
-        found = {}
-        for key, reference in self.evaluations.items():
-            if key.stage == REFERENCE and key.split == evaluation.split:
-                rows = {row.id: row for row in reference.rows}
-                if all(name in rows for name in wanted):
-                    found[key.mode] = replace(reference, rows=tuple(rows[name] for name in wanted))
-        return found
+        return {
+            key.mode: found
+            for key, reference in self.evaluations.items()
+            if key.stage == REFERENCE and key.split == evaluation.split and (found := aligned(reference, evaluation))
+        }
 
     def bounds(self, evaluation: Evaluation) -> Bounds:
         """Floor and ceiling on the examples of an evaluation."""
@@ -242,7 +241,7 @@ class View:
         for key, evaluation in self.evaluations.items():
             if key.step is not None:
                 series.setdefault((key.split, key.mode), []).append((key.step, evaluation))
-        order = sorted(series, key=lambda name: (name[0], self._mode_rank(name[1]), name[1]))
+        order = sorted(series, key=lambda name: (name[0], _mode_order(name[1])))
         return {name: sorted(series[name], key=lambda point: point[0]) for name in order}
 
     def reward(self, evaluation: Evaluation) -> Interval:
@@ -250,10 +249,6 @@ class View:
         if id(evaluation) not in self._rewards:
             self._rewards[id(evaluation)] = mean_interval(evaluation.rewards())
         return self._rewards[id(evaluation)]
-
-    @staticmethod
-    def _mode_rank(mode: str) -> int:
-        return MODES.index(mode) if mode in MODES else len(MODES)
 
     # -- comparisons ---------------------------------------------------------------------------------------------
 
@@ -333,6 +328,11 @@ def _of_task(row: Mapping[str, Any], task: str) -> dict[str, Any]:
         inside = f"{kind}/{task}"
         kept |= {f"{kind}{key.removeprefix(inside)}": row[key] for key in row if f"{key}/".startswith(f"{inside}/")}
     return kept
+
+
+def _mode_order(mode: str) -> tuple[bool, str]:
+    """Greedy, sampled, then others by name."""
+    return mode not in {"greedy", "sampled"}, mode
 
 
 def ordered(stages: Mapping[str, Any] | set[str]) -> list[str]:
