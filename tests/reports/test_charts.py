@@ -11,14 +11,11 @@ from plumbline.reports.charts import (
     DOTS,
     SMALL,
     UNIT,
-    DotRow,
     Dots,
     Level,
     Line,
     Mark,
     Points,
-    Reference,
-    Share,
     dot_chart,
     line_chart,
     share_chart,
@@ -138,11 +135,11 @@ def test_hostile_names_are_text_in_every_chart():
     charts = [
         line_chart([Line(steps(2), array(0, 1), label=HOSTILE), Level(0.5, HOSTILE)], label=HOSTILE),
         dot_chart(
-            [DotRow(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)],
+            [(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)],
             label=HOSTILE,
-            references=[Reference(interval, HOSTILE)],
+            references=[(HOSTILE, interval)],
         ),
-        share_chart([Share(HOSTILE, 1.0, HOSTILE)], label=HOSTILE),
+        share_chart([(HOSTILE, 1.0, HOSTILE)], label=HOSTILE),
     ]
     for chart in charts:
         root = parsed(chart)
@@ -152,8 +149,8 @@ def test_hostile_names_are_text_in_every_chart():
 
 def test_dot_chart_marks_lie_within_the_axis():
     rows = [
-        DotRow("out of range", (Mark(Interval(1.4, -0.5, 2.0, 3), "x"),)),
-        DotRow("none", (Mark(Interval(NAN, NAN, NAN, 0), "x"),)),
+        ("out of range", (Mark(Interval(1.4, -0.5, 2.0, 3), "x"),), ""),
+        ("none", (Mark(Interval(NAN, NAN, NAN, 0), "x"),), ""),
     ]
     root = parsed(dot_chart(rows, label="range"))
     (mark,) = root.iter("circle")
@@ -164,7 +161,7 @@ def test_dot_chart_marks_lie_within_the_axis():
 def test_dot_charts_and_shares_of_nothing_are_well_formed():
     parsed(dot_chart([], label="nothing"))
     parsed(share_chart([], label="nothing"))
-    parsed(share_chart([Share("a", 0.0, "0 s")], label="no time"))
+    parsed(share_chart([("a", 0.0, "0 s")], label="no time"))
 
 
 def test_all_drawings_of_a_report_are_well_formed(html):

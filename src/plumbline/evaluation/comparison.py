@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.errors import IncomparableError, PlumblineError
 from plumbline.evaluation.statistics import Direction, Paired, detectable, direction, holm, paired
 from plumbline.evaluation.summary import part_means
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import EvaluationKey
 
 
@@ -18,12 +18,22 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
     Raises:
         IncomparableError: they differ in task, rubric, or examples, or no example was judged in both.
     """
+    pairs = judged_pairs(before, after)
+    return paired([row.reward for row, _ in pairs], [row.reward for _, row in pairs])
+
+
+def judged_pairs(before: Evaluation, after: Evaluation) -> list[tuple[Judged, Judged]]:
+    """The rows of two evaluations of the same examples under the same rubric, where both were judged.
+
+    Raises:
+        IncomparableError: as `compare` does.
+    """
     check_same(before, after)
-    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
-    both = [key for key in first if key in second]
-    if not both:
+    rows = {row.id: row for row in after.rows}
+    pairs = [(row, rows[row.id]) for row in before.rows if row.id in rows]
+    if not pairs:
         raise IncomparableError("no example was judged in both evaluations", "look at why they could not be judged")
-    return paired([first[key] for key in both], [second[key] for key in both])
+    return pairs
 
 
 def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:

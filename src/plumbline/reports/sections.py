@@ -4,7 +4,6 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from plumbline.evaluation.statistics import Interval
 from plumbline.policies.options import PretrainedModel
 from plumbline.records import Evaluation, Judged
 from plumbline.reports import charts, comparisons, numbers
-from plumbline.reports.charts import DotRow, Layer, Mark, Values
+from plumbline.reports.charts import Layer, Mark, Values
 from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, rescued
 from plumbline.reports.findings import counted, remedies
 from plumbline.reports.page import Figure, clip, minus
@@ -93,7 +92,7 @@ def rewards(view: View, split: str) -> Figure:
         readings = view.summary(key)["readings"]
         if second is not None and second in readings:
             marks.append(Mark(Interval(**readings[second]), f"{second} reading", "c2", "hollow"))
-        rows.append(DotRow(label, tuple(marks), numbers.fixed(reward.mean)))
+        rows.append((label, marks, numbers.fixed(reward.mean)))
         said.append(f"{label} {numbers.interval_text(reward)}")
     references = {key.mode: view.reward(view.evaluations[key]) for key in view.reference_keys(split)}
     best = [(f"best control ({mode[:24]})", reward) for mode, reward in references.items() if mode != ORACLE][-1:]
@@ -105,7 +104,7 @@ def rewards(view: View, split: str) -> Figure:
         chart=charts.dot_chart(
             rows,
             label=f"Mean reward on {split} by stage: {'; '.join(said)}",
-            references=[charts.Reference(reward, name) for name, reward in lines],
+            references=lines,
         ),
         about=f"n = {', '.join(map(numbers.count, counts))}; bars are 95 % intervals.",
         keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
@@ -119,33 +118,25 @@ SMALL_POINTS = 140
 EVALUATED = {"greedy": ("c2", "diamond"), "sampled": ("c3", "circle")}
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric, what its curve says, and its range where that is fixed."""
-
-    key: str
-    title: str
-    about: str
-    y_range: tuple[float, float] | None = None
-
-
-LOSS = Metric("train/loss", "Loss", "its size says little; jumps do")
-GRADIENT = Metric("train/grad_norm", "Gradient norm", "before clipping")
-RATE = Metric("train/learning_rate", "Learning rate", "as applied")
-HEALTH = (
-    Metric("train/frac_reward_zero_std", "No signal", "share of groups whose rewards are all equal", charts.UNIT),
-    Metric("train/completion_length", "Completion length", "tokens, mean of the step's rollouts"),
-    Metric("train/frac_truncated", "Truncated", "share cut off by the limit", charts.UNIT),
-    Metric("train/frac_failed", "Not judged", "share that the verifier broke on", charts.UNIT),
-    Metric("train/entropy", "Entropy", "nats a token, from the sampled tokens"),
-    LOSS,
-    GRADIENT,
-    Metric("train/clip_fraction", "Clip fraction", "share of terms that the ratio clip held back"),
-    Metric("train/sampler_scorer_gap", "Sampler gap", "to the scorer, nats; 0 up to rounding"),
-    Metric("train/kl", "KL to the start", "nats a token"),
-    RATE,
-)
-SUPERVISED = (replace(LOSS, about="nats a target token"), GRADIENT, RATE)
+Metrics = Mapping[str, tuple[str, str, tuple[float, float] | None]]
+"""By key: the title of a metric's curve, what it says, and its range where that is fixed."""
+HEALTH: Metrics = {
+    "train/frac_reward_zero_std": ("No signal", "share of groups whose rewards are all equal", charts.UNIT),
+    "train/completion_length": ("Completion length", "tokens, mean of the step's rollouts", None),
+    "train/frac_truncated": ("Truncated", "share cut off by the limit", charts.UNIT),
+    "train/frac_failed": ("Not judged", "share that the verifier broke on", charts.UNIT),
+    "train/entropy": ("Entropy", "nats a token, from the sampled tokens", None),
+    "train/loss": ("Loss", "its size says little; jumps do", None),
+    "train/grad_norm": ("Gradient norm", "before clipping", None),
+    "train/clip_fraction": ("Clip fraction", "share of terms that the ratio clip held back", None),
+    "train/sampler_scorer_gap": ("Sampler gap", "to the scorer, nats; 0 up to rounding", None),
+    "train/kl": ("KL to the start", "nats a token", None),
+    "train/learning_rate": ("Learning rate", "as applied", None),
+}
+SUPERVISED: Metrics = {
+    "train/loss": ("Loss", "nats a target token", None),
+    **{key: HEALTH[key] for key in ("train/grad_norm", "train/learning_rate")},
+}
 Group = tuple[str, str, list[Figure], str]
 """Heading, what its figures are, the figures, and what is said below them."""
 
@@ -215,8 +206,8 @@ def _train_note(view: View, values: Values) -> str:
 def _parts_in_training(rows: Rows) -> Group:
     prefix = "train/reward/"
     keys = list(dict.fromkeys(key for row in rows for key in row if key.startswith(prefix)))
-    metrics = [Metric(key, key.removeprefix(prefix), "", charts.UNIT) for key in keys]
-    drawn = _small_figures(rows, metrics[:MOST_PARTS], band=True)
+    metrics: Metrics = {key: (key.removeprefix(prefix), "", charts.UNIT) for key in keys[:MOST_PARTS]}
+    drawn = _small_figures(rows, metrics, band=True)
     left = len(keys) - MOST_PARTS
     about = _ends_note(rows) + (" Bands are 95 % intervals of the moving means." if len(rows) >= charts.SHORT else "")
     more = f"{left} more parts are in metrics.jsonl." if left > 0 else ""
@@ -225,10 +216,10 @@ def _parts_in_training(rows: Rows) -> Group:
 
 def _health(view: View, rows: Rows) -> Group:
     failed = any(row.get("train/frac_failed") for row in rows)  # the usual case is 0, and no news
-    shown = [metric for metric in HEALTH if failed or metric.key != "train/frac_failed"]
+    shown = {key: one for key, one in HEALTH.items() if failed or key != "train/frac_failed"}
     drawn = _small_figures(rows, shown)
     titles = {figure.title for figure in drawn}
-    missing = [metric.title for metric in shown if metric.title not in titles and metric.key != "train/kl"]
+    missing = [title for key, (title, *_) in shown.items() if title not in titles and key != "train/kl"]
     rl = view.run.recipe.rl
     notes = []
     if not any(row.get("train/kl") is not None for row in rows):
@@ -242,19 +233,19 @@ def _health(view: View, rows: Rows) -> Group:
     return "Health of RL", _ends_note(rows), drawn, " ".join(notes)
 
 
-def _small_figures(rows: Rows, metrics: Sequence[Metric], *, band: bool = False) -> list[Figure]:
+def _small_figures(rows: Rows, metrics: Metrics, *, band: bool = False) -> list[Figure]:
     """Small figures of the metrics that were computed at all."""
     figures = []
-    for metric in metrics:
-        steps, values = _series(rows, metric.key)
+    for key, (title, about, y_range) in metrics.items():
+        steps, values = _series(rows, key)
         if not np.isfinite(values).any():
             continue
         layers: tuple[Layer, ...] = (charts.Line(steps, values, most=SMALL_POINTS),)
-        if metric is not RATE:
+        if key != "train/learning_rate":
             layers = charts.smoothed(steps, values, band=band, most=SMALL_POINTS)
         ending = _ending(values)
-        chart = charts.line_chart(layers, label=f"{metric.title}: {ending}", size=charts.SMALL, y_range=metric.y_range)
-        figures.append(Figure(title=metric.title, about=metric.about, chart=chart, ending=ending))
+        chart = charts.line_chart(layers, label=f"{title}: {ending}", size=charts.SMALL, y_range=y_range)
+        figures.append(Figure(title=title, about=about, chart=chart, ending=ending))
     return figures
 
 
@@ -366,7 +357,7 @@ def changes(
     for change in changed:
         name = change.name.removeprefix(prefix) or "(none)"
         marks = (Mark(change.before, before, "c2", "hollow"), Mark(change.after, after, "c1"))
-        rows.append(DotRow(name, marks, minus(numbers.signed(change.paired.difference.mean))))
+        rows.append((name, marks, minus(numbers.signed(change.paired.difference.mean))))
         said.append(f"{name} {numbers.fixed(change.before.mean)} to {numbers.fixed(change.after.mean)}")
     return Figure(
         title=title,
@@ -520,14 +511,14 @@ def seconds(view: View) -> Figure:
     """Where the recorded seconds went."""
     total = sum(view.seconds.values())
     shares = [
-        charts.Share(
+        (
             f"{name_of(stage)}, {work}",
             seconds,
             numbers.duration(seconds) + (f" · {seconds / total * 100:.0f} %" if total else ""),
         )
         for (stage, work), seconds in view.seconds.items()
     ]
-    label = "Seconds by kind of work: " + "; ".join(f"{share.label} {share.note}" for share in shares)
+    label = "Seconds by kind of work: " + "; ".join(f"{name} {note}" for name, _, note in shares)
     about = "recorded seconds of training steps; loading models and the evaluations after each stage are not in them."
     return Figure(title="Time", about=about, chart=charts.share_chart(shares, label=label))
 

@@ -16,16 +16,14 @@ from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
 from plumbline.reports.charts import (
-    DotRow,
     Layer,
     Mark,
-    Reference,
     dot_chart,
     numbers_of,
     smoothed,
     wide_chart,
 )
-from plumbline.reports.page import Figure, clip, page, section
+from plumbline.reports.page import Figure, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.runs.lineage import in_words
 from plumbline.runs.run import Run
@@ -70,10 +68,10 @@ def runs_table(found: Lineage) -> Table:
 def _run_cells(member: Member) -> tuple[Cell, ...]:
     run = member.listed
     assert run is not None
-    steps = [
-        f"{stage} {run.steps.get(stage, 0)}" + (f" of {run.planned[stage]}" if _short_of(member, stage) else "")
-        for stage in dict.fromkeys([*run.planned, *run.steps])
-    ]
+    steps = []
+    for stage in dict.fromkeys([*run.planned, *run.steps]):
+        done, planned = run.steps.get(stage, 0), run.planned.get(stage)
+        steps.append(f"{stage} {done}" + (f" of {planned}" if planned is not None and done < planned else ""))
     status = f"{run.status}: {run.why}" if run.why else run.status
     control = ", negative control" if run.control else ""
     return (
@@ -85,12 +83,6 @@ def _run_cells(member: Member) -> tuple[Cell, ...]:
         "; ".join([status + control, *member.problems]),
         f"{in_words(member.changes, FEW)} (than {member.against})" if member.against else None,
     )
-
-
-def _short_of(member: Member, stage: str) -> bool:
-    assert member.listed is not None
-    wanted = member.listed.planned.get(stage)
-    return wanted is not None and member.listed.steps.get(stage, 0) < wanted
 
 
 def results_table(found: Lineage) -> Table:
@@ -264,26 +256,29 @@ def _figures(found: Lineage) -> list[Figure]:
 
 
 def _figure(title: str, rubric: str, runs: dict[str, list[Result]]) -> Figure:
-    rows = [DotRow(_tail(name), tuple(map(_mark, results))) for name, results in list(runs.items())[:MOST]]
+    rows = [
+        # The end of a name says more than its beginning: seeds and versions stand there.
+        (name if len(name) <= 22 else f"…{name[-21:]}", list(map(_mark, results)), "")
+        for name, results in list(runs.items())[:MOST]
+    ]
     every = [one for results in runs.values() for one in results]
     label = f"{title}: reward by run; " + ", ".join(
         f"{name} {numbers.fixed(one.reward.mean)} {one.mode}" for name, results in runs.items() for one in results
     )
     left = len(runs) - MOST
     marks = {one.mode: _mark(one) for one in every}
-    bounds = [_reference(every, "floor"), _reference(every, "ceiling")]
+    bounds = []
+    for name in ("floor", "ceiling"):  # lines where all results have one floor, or ceiling
+        values = {getattr(one, name) for one in every}
+        if len(values) == 1 and (value := values.pop()) is not None:
+            bounds.append((name, Interval(value, value, value, every[0].reward.n)))
     return Figure(
         title=title,
         about="mean reward [95 %]",
         keys=tuple((mark.style, mark.shape, mode) for mode, mark in marks.items()),
         more=" ".join(text for text in (rubric, f"{left} more below" if left > 0 else "") if text),
-        chart=dot_chart(rows, label=label, references=[one for one in bounds if one is not None]),
+        chart=dot_chart(rows, label=label, references=bounds),
     )
-
-
-def _tail(name: str) -> str:
-    """The end of a name says more than its beginning: seeds and versions stand there."""
-    return name if len(name) <= 22 else f"…{name[-21:]}"
 
 
 def _mark(one: Result) -> Mark:
@@ -291,20 +286,10 @@ def _mark(one: Result) -> Mark:
     return Mark(one.reward, one.mode, style, shape)
 
 
-def _reference(results: Sequence[Result], name: str) -> Reference | None:
-    """A line where all results have one floor, or ceiling; None where they differ."""
-    values = {getattr(one, name) for one in results}
-    if len(values) != 1 or (value := values.pop()) is None:
-        return None
-    return Reference(Interval(value, value, value, results[0].reward.n), name)
-
-
 # -- a sweep -------------------------------------------------------------------------------------------------------
 
 SEEDS = ("c1", "c2", "c3", "c4")
 """Styles of the seeds."""
-RECIPE = 16_000
-"""Bytes of the recipe that are shown."""
 Outcomes = Sequence[Mapping[str, Any]]
 
 
@@ -377,15 +362,13 @@ def sweep_page(
         failed: the rows of those that did not, with `error`.
         command: that made the sweep.
     """
-    shown, left = clip(recipe.to_yaml(), RECIPE)
-    more = f"\n… {left:,} more characters in the runs' recipe.yaml" if left else ""
     return page(
         f"{recipe.name} over seeds · Plumbline",
         [
             section("top", "", "sweep_top", recipe=recipe, failed=failed),
             section("results", "Over the seeds", "sweep_results", table=seeds_table(summed)),
             section("curves", "Reward by step", "sweep_curves", figures=_seed_figures(runs)),
-            section("record", "Recipe and command", "sweep_record", command=command, recipe=shown + more),
+            section("record", "Recipe and command", "sweep_record", command=command, recipe=recipe),
         ],
     )
 
