@@ -82,9 +82,9 @@ def _where(summary: Values) -> str:
 def _figures(summary: Values) -> Table:
     """The evaluation, then the oracle and the controls from the best to the worst, on the same examples; each once."""
     titles, limits, source = summary["titles"], summary["limits"], summary["source"]
-    columns: list[str | Column] = [Column("source", "Answers from"), "n"]
+    columns: list[str | Column] = ["source", "n"]
     columns += [Column(key, title, "interval") for key, title in titles.items()]
-    columns += [Column("limit", "Limit", "number", 2), Column("holds", "Holds")] if limits else []
+    columns += [Column("limit", "Limit", "number", 2), "holds"] if limits else []
     references = {name: figures for name, figures in summary["references"].items() if name != source}
     order = sorted(references, key=lambda name: (name != ORACLE, -references[name]["mean_reward"]["mean"], name))
     rows = []
@@ -97,7 +97,7 @@ def _figures(summary: Values) -> Table:
             cells += [limit["limit"], "yes" if limit["holds"] else "no"] if limit else [None, None]
         own = name == source
         rows.append(Row((*cells, summary["failures"] if own else None), "" if own else "reference"))
-    columns.append(Column("failures", "Failures", "count"))
+    columns.append("failures")
     return Table.of("figures", f"Figures, {_where(summary)}", columns, rows)
 
 

@@ -223,9 +223,9 @@ def _health(view: View, rows: Rows) -> Group:
     rl = view.run.recipe.rl
     notes = []
     if not any(row.get("train/kl") is not None for row in rows):
-        asked = rl is not None and rl.beta > 0
-        no_kl = f"No KL is recorded, although rl.beta is {rl.beta:g}." if rl is not None and asked else ""
-        notes.append(no_kl or "rl.beta is 0, so no KL to the start was computed and none is shown.")
+        beta = rl.beta if rl is not None else 0
+        none = "rl.beta is 0, so no KL to the start was computed and none is shown."
+        notes.append(f"No KL is recorded, although rl.beta is {beta:g}." if beta > 0 else none)
     if missing and rows:
         notes.append(f"Not computed: {', '.join(missing)}.")
     if rl is not None and rl.inner_epochs == 1:
@@ -454,9 +454,8 @@ def replays(view: View) -> dict[str, Sequence[Replay]]:
 
 def mistakes(replay: Replay) -> Table:
     """What a replayed episode got wrong."""
-    columns = (Column("what", "What"), Column("expected", "Expected"), Column("received", "Received"))
     wrong = ([clip(cell, 300)[0] for cell in (m.what, m.expected, m.received)] for m in replay.mistakes)
-    return Table.of("mistakes", "What is wrong", columns, list(wrong)[:MOST_MISTAKES])
+    return Table.of("mistakes", "What is wrong", ("what", "expected", "received"), list(wrong)[:MOST_MISTAKES])
 
 
 # -- what the checks and the recipe say --------------------------------------------------------------------------

@@ -53,12 +53,7 @@ def history_tables(found: Lineage) -> list[Table]:
 def runs_table(found: Lineage) -> Table:
     """Each run: what it began from, when, how long, how far, how it ended, and what it has otherwise than before."""
     columns = (
-        "run",
-        Column("from", "Began from"),
-        Column("began", "Began"),
-        Column("trained", "Trained for"),
-        Column("steps", "Steps"),
-        Column("status", "Status"),
+        *("run", Column("from", "Began from"), "began", Column("trained", "Trained for"), "steps", "status"),
         Column("changed", "Otherwise than before"),
     )
     rows = tuple(Row(_run_cells(member), "head" if not member.depth else "") for member in found.members)
@@ -92,14 +87,14 @@ def results_table(found: Lineage) -> Table:
         for one in member.results:
             asked = (member.name, one.task, one.split, one.mode, one.stage)
             rows.append((*asked, one.reward.n, one.reward, one.floor, one.ceiling, one.rubric))
-    columns = ("run", "task", "split", "mode", "stage", "n", "reward", "floor", "ceiling", Column("rubric", "Rubric"))
+    columns = ("run", "task", "split", "mode", "stage", "n", "reward", "floor", "ceiling", "rubric")
     return Table.of("results", "Mean reward after the last stage [95 % interval]", columns, rows)
 
 
 def comparisons_table(found: Lineage) -> Table:
     """Each run against the one before it, on the same examples; what is not comparable says why."""
-    named = ("run", Column("against", "Against"), "asked")
-    tested = ("before", "after", "difference", "p_holm", Column("says", "Says"), DETECTS, "n", "p")
+    named = ("run", "against", "asked")
+    tested = ("before", "after", "difference", "p_holm", "says", DETECTS, "n", "p")
     rows = (_pairing_cells(one, found) for one in found.pairings)
     caption = f"Differences on the same examples. {about(found)}"
     return Table.of("comparisons", caption, (*named, *tested), rows)
@@ -136,7 +131,7 @@ def says(one: Pairing, found: Lineage) -> str:
 
 def changes_table(found: Lineage) -> Table:
     """Every key of the recipes that differs from the run that a run is compared with."""
-    columns = ("run", Column("key", "Key"), Column("before", "Before"), Column("after", "Now"))
+    columns = ("run", "key", Column("before", "Before"), Column("after", "Now"))
     rows = (
         (f"{member.name} (than {member.against})", key, _value(old), _value(new))
         for member in found.members
@@ -187,7 +182,7 @@ def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
             origin = f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
         said = f"{status} ({steps})" if steps else status
         rows.append((number[member.name], name, origin, str(began or "")[5:], trained, said))
-    named = (Column("from", "From"), Column("began", "Began"), Column("long", "Trained"), Column("status", "Status"))
+    named = ("from", "began", "trained", "status")
     return Table.of("runs", "", (NUMBER, "run", *named), rows)
 
 
@@ -344,7 +339,7 @@ def seeds_table(summed: Outcomes) -> Table:
             named: tuple[Cell, ...] = (one["variant"] or "as it is", one["asked"], str(seed))
             cells = (*named, own["before"], own["after"], change, own["n"], own.get("p_value"))
             rows.append(Row(cells, "head" if own is one else ""))
-    asked = (Column("variant", "Variant"), Column("asked", "Asked"), Column("seed", "Seed"))
+    asked = ("variant", "asked", "seed")
     columns = (*asked, "before", "after", "difference", "n", Column("p_value", "p", "p"))
     caption = "Reward before and after the last stage; n counts seeds in the rows of all, and examples in the others"
     return Table.of("seeds", caption, columns, rows)

@@ -73,7 +73,6 @@ class Column:
 COMMON = {
     column.key: column
     for column in (
-        *(Column(key, key.capitalize()) for key in ("run", "task", "split", "stage", "stages", "asked")),
         Column("mode", "Asked"),
         Column("n", "n", "count"),
         Column("reward", "Reward", "interval"),
@@ -82,6 +81,9 @@ COMMON = {
         Column("p", "p", "p"),
         Column("p_holm", "p (Holm)", "p"),
         Column("skill", "Skill", "number", 2),
+        Column("share", "Share", "share"),
+        Column("source", "Answers from"),
+        Column("failures", "Failures", "count"),
     )
 }
 """Columns of several tables, which name them by their keys."""
@@ -113,8 +115,11 @@ class Table:
     def of(
         cls, name: str, caption: str, columns: Iterable[str | Column], rows: Iterable[Row | Iterable[Cell]]
     ) -> "Table":
-        """A table whose columns may be keys of `COMMON`, and whose rows may be cells alone."""
-        made = (COMMON[column] if isinstance(column, str) else column for column in columns)
+        """A table whose columns may be keys, of `COMMON` or else of texts, and whose rows may be cells alone."""
+        made = [
+            column if isinstance(column, Column) else COMMON.get(column, Column(column, _title(column)))
+            for column in columns
+        ]
         return cls(name, caption, tuple(made), tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows))
 
     def __post_init__(self) -> None:
@@ -178,6 +183,10 @@ class Table:
 
     def _pairs(self, row: Row) -> list[tuple[Column, Cell]]:
         return list(zip(self.columns, row.cells, strict=True))
+
+
+def _title(key: str) -> str:
+    return key.replace("_", " ").capitalize()
 
 
 def recorded(values: Mapping[str, Any] | None) -> Interval | None:

@@ -345,9 +345,14 @@ def _short(value: Any) -> str:
 
 
 def same_but_seed(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes are seeds of one: besides, only names differ, and what changes no result."""
+    """Whether two recipes are seeds of one."""
+    return not more_than_seed(one, other)
+
+
+def more_than_seed(one: Recipe, other: Recipe) -> list[Change]:
+    """What differs besides the seed, the name and what changes no result."""
     free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
-    return all(change.key in free or change.free for change in map(Change._make, differences(one, other)))
+    return [change for each in differences(one, other) if not (change := Change(*each)).free and change.key not in free]
 
 
 def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], folder: object) -> list[Change]:
