@@ -8,10 +8,9 @@ import pytest
 
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports.charts import (
-    DOTS,
+    LINE,
     SMALL,
     UNIT,
-    Dots,
     Level,
     Line,
     Mark,
@@ -66,7 +65,7 @@ def steps(n: int) -> np.ndarray:
 @pytest.mark.parametrize("y_range", [None, UNIT])
 def test_any_series_makes_a_well_formed_chart(values, y_range):
     n = len(values)
-    layers = [Dots(steps(n), values), Line(steps(n), values, label="a", band=values * 0.1), *smoothed(steps(n), values)]
+    layers = [Line(steps(n), values, joined=False), Line(steps(n), values, label="a", band=values * 0.1), *smoothed(steps(n), values)]
     root = parsed(line_chart(layers, label="any series", y_range=y_range))
     drawn = [path for path in root.iter("path") if "line" in path.get("class", "")]
     assert bool(drawn) == bool(np.isfinite(values).any())
@@ -119,7 +118,7 @@ def test_labels_at_the_end_of_lines_do_not_overlap():
 def test_ten_thousand_steps_stay_small_and_keep_their_spike():
     values = np.sin(np.arange(10_000) / 300) * 0.1
     values[7_123] = 50.0
-    chart = line_chart([Dots(steps(10_000), values), Line(steps(10_000), values)], label="long")
+    chart = line_chart([Line(steps(10_000), values, joined=False), Line(steps(10_000), values)], label="long")
     assert len(chart) < 12_000
     root = parsed(chart)
     top = min(float(line.get("y1", 0)) for line in root.iter("line") if line.get("class") == "grid")
@@ -127,7 +126,7 @@ def test_ten_thousand_steps_stay_small_and_keep_their_spike():
     heights = [float(y) for _, y in re.findall(r"([\d.]+),([\d.]+)", path.get("d", ""))]
     assert min(heights) <= top
     (dots,) = [path for path in root.iter("path") if path.get("class") == "raw c1"]
-    assert dots.get("d", "").count("M") <= DOTS + 2
+    assert dots.get("d", "").count("M") <= LINE + 2
 
 
 def test_hostile_names_are_text_in_every_chart():

@@ -328,7 +328,7 @@ def test_failures_are_counted_and_named(tmp_path):
 
 
 def test_stages_under_two_rubrics_are_not_compared_and_that_is_said(tmp_path):
-    """The greedy answers of the last stage were judged again; neither checks nor report compare them with the others."""
+    """The greedy answers of the last stage were judged again; neither checks nor report compare them with others."""
     run = finished_run(tmp_path / "run", n=12)
     key = EvaluationKey("rl", "test", "greedy")
     write_evaluation(run.evaluation_file(key), replace(run.evaluations()[key], rubric="other/2"))

@@ -176,8 +176,8 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
 # -- charts over steps -------------------------------------------------------------------------------------------
 
 UNIT = (0.0, 1.0)
-DOTS, LINE = 260, 200
-"""Most points of a layer of dots and of a line: what is drawn beyond cannot be told apart."""
+LINE = 200
+"""Most points of a line: what is drawn beyond cannot be told apart."""
 INTERVALS = 80
 SHORT = 12
 """A series of fewer values is drawn as it is, not smoothed."""
@@ -189,7 +189,7 @@ CHARACTER = 6.4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """A line over steps; `band` is the half-width [n] of an interval around it."""
+    """A line over steps, or without `joined` faint dots; `band` is the half-width [n] of an interval around it."""
 
     steps: Values
     values: Values
@@ -197,16 +197,7 @@ class Line:
     label: str = ""
     band: Values | None = None
     most: int = LINE
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dots:
-    """Raw values, faint, behind everything."""
-
-    steps: Values
-    values: Values
-    style: str = "c1"
-    most: int = DOTS
+    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +220,7 @@ class Level:
     style: str = "muted"
 
 
-Layer = Line | Dots | Points | Level
+Layer = Line | Points | Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,16 +323,16 @@ def _values(layer: Layer) -> list[float]:
     return [float(value) for value in layer.values]
 
 
-def _drawn(layer: Line | Dots | Level, x: Scale, y: Scale, label: str) -> _Drawn:
+def _drawn(layer: Line | Level, x: Scale, y: Scale, label: str) -> _Drawn:
     drawn = _Drawn(layer.style)
     if isinstance(layer, Level):
         if math.isfinite(layer.value):
             drawn.level = y(layer.value)
             drawn.name = (drawn.level, layer.label, layer.style)
         return drawn
-    kept = (scattered if isinstance(layer, Dots) else thin)(layer.values, layer.most)
+    kept = (thin if layer.joined else scattered)(layer.values, layer.most)
     xs, values = [x(step) for step in layer.steps[kept]], layer.values[kept]
-    if isinstance(layer, Dots):  # moves without a line, drawn by the round caps of the stroke
+    if not layer.joined:  # moves without a line, drawn by the round caps of the stroke
         drawn.look, drawn.path = "raw", "".join(f"M{place}h0" for place in _places(xs, values, y))
         return drawn
     if layer.band is not None:
@@ -409,9 +400,10 @@ def smoothed(
 ) -> tuple[Layer, ...]:
     """Faint raw points and the line of their moving mean; the points of a short series are joined as they are."""
     if np.isfinite(values).sum() < SHORT:
-        return Dots(steps, values, style), Line(steps, values, style, label)
+        return Line(steps, values, style, joined=False), Line(steps, values, style, label)
     mean, width = smooth(values, smoothing_window(len(values)))
-    return Dots(steps, values, style, most), Line(steps, mean, style, label, width if band else None, most)
+    dots = Line(steps, values, style, most=most, joined=False)
+    return dots, Line(steps, mean, style, label, width if band else None, most)
 
 
 # -- charts of rows ----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -15,14 +16,7 @@ from plumbline.evaluation.history import Lineage, Member, Result
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
-from plumbline.reports.charts import (
-    Layer,
-    Mark,
-    dot_chart,
-    numbers_of,
-    smoothed,
-    wide_chart,
-)
+from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed, wide_chart
 from plumbline.reports.page import Figure, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.runs.lineage import in_words
@@ -373,31 +367,23 @@ def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[Figure]:
     groups: dict[str, list[tuple[int, Run]]] = {}
     for label, seed, run in runs:
         groups.setdefault(label.removesuffix(f"seed={seed}").strip(), []).append((seed, run))
-    drawn = []
+    kinds = (
+        ("train/reward{}", "in training; dots: single steps, lines: moving means"),
+        ("eval{}/mean_reward", "greedily, on held-out examples"),
+    )
+    figures = []
     for label, members in groups.items():
-        for task in members[0][1].recipe.each_task:
-            inside = f"/{task}" if task else ""
-            for key, what in (
-                (f"train/reward{inside}", "in training; dots: single steps, lines: moving means"),
-                (f"eval{inside}/mean_reward", "greedily, on held-out examples"),
-            ):
-                name = ", ".join(part for part in (label, task) if part)
-                drawn.append(_seed_figure(name, what, key, members))
-    return [figure for figure in drawn if figure is not None]
-
-
-def _seed_figure(name: str, what: str, key: str, members: Sequence[tuple[int, Run]]) -> Figure | None:
-    layers: list[Layer] = []
-    ends = []
-    for at, (seed, run) in enumerate(members):
-        rows = [row for row in run.rows("rl") if row.get(key) is not None]
-        if rows:
-            steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
-            layers += smoothed(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
-            ends.append(f"seed {seed} {numbers.fixed(float(values[-1]))}")
-    if not layers:
-        return None
-    title = f"Reward{f', {name}' if name else ''}"
-    label = f"{title} {what}; at the end {', '.join(ends)}"
-    chart, narrow = wide_chart(layers, label)
-    return Figure(title=title, about=what, chart=chart, narrow=narrow)
+        for task, (key, what) in product(members[0][1].recipe.each_task, kinds):
+            key = key.format(f"/{task}" if task else "")
+            layers: list[Layer] = []
+            ends = []
+            for at, (seed, run) in enumerate(members):
+                if rows := [row for row in run.rows("rl") if row.get(key) is not None]:
+                    steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
+                    layers += smoothed(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
+                    ends.append(f"seed {seed} {numbers.fixed(float(values[-1]))}")
+            if layers:
+                title = ", ".join(filter(None, ("Reward", label, task)))
+                chart, narrow = wide_chart(layers, f"{title} {what}; at the end {', '.join(ends)}")
+                figures.append(Figure(title=title, about=what, chart=chart, narrow=narrow))
+    return figures

@@ -116,11 +116,8 @@ class Table:
         cls, name: str, caption: str, columns: Iterable[str | Column], rows: Iterable[Row | Iterable[Cell]]
     ) -> "Table":
         """A table whose columns may be keys, of `COMMON` or else of texts, and whose rows may be cells alone."""
-        made = [
-            column if isinstance(column, Column) else COMMON.get(column, Column(column, _title(column)))
-            for column in columns
-        ]
-        return cls(name, caption, tuple(made), tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows))
+        made = tuple(map(_column, columns))
+        return cls(name, caption, made, tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows))
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -185,8 +182,10 @@ class Table:
         return list(zip(self.columns, row.cells, strict=True))
 
 
-def _title(key: str) -> str:
-    return key.replace("_", " ").capitalize()
+def _column(column: str | Column) -> Column:
+    if isinstance(column, Column):
+        return column
+    return COMMON.get(column) or Column(column, column.replace("_", " ").capitalize())
 
 
 def recorded(values: Mapping[str, Any] | None) -> Interval | None:

@@ -40,13 +40,9 @@ WORK = {
 class Bounds:
     """What the controls and the oracle earn on the same examples."""
 
-    controls: Mapping[str, Interval]
+    floor: tuple[str, Interval] | None
+    """The best control."""
     oracle: Interval | None
-
-    @property
-    def floor(self) -> tuple[str, Interval] | None:
-        """The best control."""
-        return max(self.controls.items(), key=lambda item: item[1].mean) if self.controls else None
 
 
 @dataclass
@@ -228,7 +224,7 @@ class View:
         """Floor and ceiling on the examples of an evaluation."""
         means = {name: mean_interval(found.rewards()) for name, found in self._references(evaluation).items()}
         oracle = means.pop(ORACLE, None)
-        return Bounds(means, oracle)
+        return Bounds(max(means.items(), key=lambda item: item[1].mean) if means else None, oracle)
 
     def reference_keys(self, split: str) -> list[EvaluationKey]:
         """The controls from the worst to the best, then the oracle."""
