@@ -89,7 +89,13 @@ def comparisons_table(found: Lineage) -> Table:
     """Each run against the one before it, on the same examples; what is not comparable says why."""
     named = ("run", "against", "asked")
     tested = ("before", "after", "difference", "p_holm", "says", DETECTS, "n", "p")
-    rows = (_pairing_cells(one, found) for one in found.pairings)
+    rows = []
+    for one in found.pairings:
+        cells: tuple[Cell, ...] = (*[None] * 4, says(one, found), *[None] * 3)
+        if (paired := one.paired) is not None:
+            cells = (paired.before, paired.after, paired.difference, one.p, says(one, found), one.detectable)
+            cells += (paired.difference.n, paired.p_value)
+        rows.append((one.run, one.against, one.asked, *cells))
     caption = f"Differences on the same examples. {about(found)}"
     return Table.of("comparisons", caption, (*named, *tested), rows)
 
@@ -101,15 +107,6 @@ def about(found: Lineage) -> str:
         f"p: two-sided sign-flip test; p (Holm): adjusted{several}. Detects: the least difference that is found four "
         "times in five. Each row compares two trained models, not what other seeds would give"
     )
-
-
-def _pairing_cells(one: Pairing, found: Lineage) -> tuple[Cell, ...]:
-    named = (one.run, one.against, one.asked)
-    if one.paired is None:
-        return (*named, *[None] * 4, says(one, found), *[None] * 3)
-    paired = one.paired
-    tested = (paired.before, paired.after, paired.difference, one.p, says(one, found))
-    return (*named, *tested, one.detectable, paired.difference.n, paired.p_value)
 
 
 def says(one: Pairing, found: Lineage) -> str:
@@ -144,70 +141,51 @@ def _value(value: Any) -> str | None:
 def history_terminal(found: Lineage) -> RenderableType:
     """What a terminal of 80 columns holds: runs have numbers, and what needs words stands below the tables."""
     number = {member.name: f"#{at}" for at, member in enumerate(found.members, 1)}
-    tested = [one for one in found.pairings if one.paired is not None]
-    parts: list[RenderableType] = [
-        _narrow_runs(found, number).to_rich(),
-        _narrow_results(found, number).to_rich(),
-    ]
-    if tested:
-        parts += [_narrow_comparisons(found, tested, number).to_rich(), Text(f"{about(found)}.\n", style="dim")]
-    words = [
-        f"{number[member.name]} has otherwise than {number[member.against]}: {in_words(member.changes)}"
-        for member in found.members
-        if member.against and member.changes
-    ]
-    for one in found.pairings:
-        if (said := says(one, found)) not in {*SAYS.values(), OTHER_SEED}:
-            words.append(f"{number[one.run]} against {number.get(one.against, one.against)}, {one.asked}: {said}")
-    wrong = [f"{member.name}: {what}" for member in found.members for what in member.problems]
+    tasks = len({one.task for member in found.members for one in member.results}) > 1
+    runs: list[tuple[Cell, ...]] = []
+    results: list[tuple[Cell, ...]] = []
+    words, wrong = [], []
+    for member in found.members:
+        at, run = number[member.name], member.listed
+        runs.append((at, *_narrow_cells(member, number)) if found.lineage else (at, member.name))
+        for one in member.results:
+            last = one.stage if run is None else next(reversed(run.planned), "base")
+            early = [f"(after {one.stage})"] if one.stage != last else []
+            asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
+            results.append((at, asked, one.reward.n, one.reward, one.floor, one.ceiling))
+        if member.against and member.changes:
+            words.append(f"{at} has otherwise than {number[member.against]}: {in_words(member.changes)}")
+        wrong += [f"{member.name}: {what}" for what in member.problems]
+    differences = []
+    for pairing in found.pairings:
+        if (paired := pairing.paired) is not None:
+            name = f"{number[pairing.run]}-{number.get(pairing.against, 'start')}"
+            tested = (paired.before, paired.after, paired.difference, pairing.p, pairing.detectable)
+            style = {"rise": "green", "fall": "red", "same": ""}[pairing.direction]
+            differences.append(Row((name, pairing.asked, *tested), style))
+        if (said := says(pairing, found)) not in {*SAYS.values(), OTHER_SEED}:
+            against = number.get(pairing.against, pairing.against)
+            words.append(f"{number[pairing.run]} against {against}, {pairing.asked}: {said}")
     wrong += [f"{place}: {what}" for place, what in found.others.items()]
+    shown = (NUMBER, "run", *(("from", "began", "trained", "status") if found.lineage else ()))
+    reward = Column("reward", "Reward [95 %]", "interval")
+    parts: list[RenderableType] = [
+        Table.of("runs", "", shown, runs).to_rich(),
+        Table.of("results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), results).to_rich(),
+    ]
+    if differences:
+        columns = ("run", "asked", "before", "after", "difference", "p_holm", DETECTS)
+        parts += [Table.of("comparisons", "", columns, differences).to_rich(), Text(f"{about(found)}.\n", style="dim")]
     return Group(*parts, *(Text(visible(one)) for one in words), *(Text(visible(one), style="yellow") for one in wrong))
 
 
-def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
-    """Those of `runs_table`; of runs and evaluations that are compared by name, their names."""
-    if not found.lineage:
-        return Table.of("runs", "", (NUMBER, "run"), ((number[one.name], one.name) for one in found.members))
-    rows = []
-    for member in found.members:
-        name, origin, began, trained, steps, status, _ = _run_cells(member)
-        if member.origin:
-            run = member.origin.run
-            origin = f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
-        said = f"{status} ({steps})" if steps else status
-        rows.append((number[member.name], name, origin, str(began or "")[5:], trained, said))
-    named = ("from", "began", "trained", "status")
-    return Table.of("runs", "", (NUMBER, "run", *named), rows)
-
-
-def _narrow_results(found: Lineage, number: Mapping[str, str]) -> Table:
-    tasks = len({one.task for member in found.members for one in member.results}) > 1
-    rows = []
-    for member in found.members:
-        for one in member.results:
-            early = [f"(after {one.stage})"] if one.stage != _last_stage(member) else []
-            asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
-            rows.append((number[member.name], asked, one.reward.n, one.reward, one.floor, one.ceiling))
-    reward = Column("reward", "Reward [95 %]", "interval")
-    return Table.of("results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), rows)
-
-
-def _last_stage(member: Member) -> str | None:
-    """The stage that a run ends with; of a single evaluation, its own."""
-    if member.listed is None:
-        return member.results[0].stage if member.results else None
-    return next(reversed(member.listed.planned), "base")
-
-
-def _narrow_comparisons(found: Lineage, tested: Sequence[Pairing], number: Mapping[str, str]) -> Table:
-    rows = []
-    for one in tested:
-        _, _, asked, before, after, difference, p, _, least, _, _ = _pairing_cells(one, found)
-        start = number.get(one.against, "start")
-        style = {"rise": "green", "fall": "red", "same": ""}[one.direction]
-        rows.append(Row((f"{number[one.run]}-{start}", asked, before, after, difference, p, least), style))
-    columns = ("run", "asked", "before", "after", "difference", "p_holm", DETECTS)
-    return Table.of("comparisons", "", columns, rows)
+def _narrow_cells(member: Member, number: Mapping[str, str]) -> tuple[Cell, ...]:
+    """Those of `runs_table` that a terminal holds."""
+    name, origin, began, trained, steps, status, _ = _run_cells(member)
+    if member.origin:
+        run = member.origin.run
+        origin = f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
+    return name, origin, str(began or "")[5:], trained, f"{status} ({steps})" if steps else status
 
 
 # -- a page --------------------------------------------------------------------------------------------------------
