@@ -65,7 +65,11 @@ def steps(n: int) -> np.ndarray:
 @pytest.mark.parametrize("y_range", [None, UNIT])
 def test_any_series_makes_a_well_formed_chart(values, y_range):
     n = len(values)
-    layers = [Line(steps(n), values, joined=False), Line(steps(n), values, label="a", band=values * 0.1), *smoothed(steps(n), values)]
+    layers = [
+        Line(steps(n), values, joined=False),
+        Line(steps(n), values, label="a", band=values * 0.1),
+        *smoothed(steps(n), values),
+    ]
     root = parsed(line_chart(layers, label="any series", y_range=y_range))
     drawn = [path for path in root.iter("path") if "line" in path.get("class", "")]
     assert bool(drawn) == bool(np.isfinite(values).any())

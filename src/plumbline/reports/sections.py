@@ -56,10 +56,7 @@ def progress(view: View) -> str:
 
 def warning_lines(view: View) -> list[str]:
     """The first warnings, clipped, and how many more there are."""
-    lines = [
-        f"{event.get('kind', 'warning')}: {str(event.get('message', ''))[:LONGEST]}"
-        for event in view.warnings[:MOST_WARNINGS]
-    ]
+    lines = [f"{event['kind']}: {event['message'][:LONGEST]}" for event in view.warnings[:MOST_WARNINGS]]
     left = len(view.warnings) - MOST_WARNINGS
     return [*lines, f"and {left} more, below under Events"] if left > 0 else lines
 
@@ -99,13 +96,10 @@ def rewards(view: View, split: str) -> Figure:
     lines = [*best, *((mode, reward) for mode, reward in references.items() if mode == ORACLE)]
     counts = sorted({len(evaluation.rows) for evaluation in evaluations})
     keyed = [("c1", "circle", f"{named} reading, the reward" if named else "reward")]
+    label = f"Mean reward on {split} by stage: {'; '.join(said)}"
     return Figure(
         title=f"Reward on {split}",
-        chart=charts.dot_chart(
-            rows,
-            label=f"Mean reward on {split} by stage: {'; '.join(said)}",
-            references=lines,
-        ),
+        chart=charts.dot_chart(rows, label=label, references=lines),
         about=f"n = {', '.join(map(numbers.count, counts))}; bars are 95 % intervals.",
         keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
     )
@@ -614,7 +608,7 @@ def events(view: View) -> Facts:
     return [
         (
             clip(str(event.get("time", "")), 120)[0],
-            clip(f"{event.get('kind', '')}: {without_folder(view, str(event.get('message', '')))}", LONGEST * 2)[0],
+            clip(f"{event['kind']}: {without_folder(view, event['message'])}", LONGEST * 2)[0],
         )
         for event in view.events[:MOST_EVENTS]
     ]

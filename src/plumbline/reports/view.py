@@ -91,7 +91,7 @@ class View:
             return {"rl": [_of_task(row, self.task) for row in self.whole.metrics.get("rl", [])]}
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in self.run.files["metrics"].rows():
-            rows.setdefault(str(row.get("stage", "")), []).append(row)
+            rows.setdefault(row["stage"], []).append(row)
         return {stage: rows[stage] for stage in ordered(rows)}
 
     @cached_property
@@ -104,9 +104,9 @@ class View:
         """Where the recorded seconds went: by (stage, kind of work), in the order of training."""
         spent: dict[str, dict[str, float]] = {}
         for row in self.timings:
-            stage = spent.setdefault(str(row.get("stage", "")), {})
+            stage = spent.setdefault(row["stage"], {})
             for key, value in row.items():
-                if key.startswith("time/") and isinstance(value, (int, float)):
+                if key.startswith("time/") and value is not None:
                     work = WORK.get(key, key.removeprefix("time/"))
                     stage[work] = stage.get(work, 0.0) + float(value)
         return {(stage, work): seconds for stage in ordered(spent) for work, seconds in spent[stage].items()}
@@ -126,7 +126,7 @@ class View:
     @cached_property
     def warnings(self) -> list[dict[str, Any]]:
         """The events that say that something is amiss."""
-        return [event for event in self.events if event.get("kind") not in QUIET]
+        return [event for event in self.events if event["kind"] not in QUIET]
 
     @cached_property
     def watched(self) -> list[Watched]:
