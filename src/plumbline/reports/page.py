@@ -87,7 +87,7 @@ def read_template(name: str) -> str:
 def _environment() -> "Environment":
     import jinja2  # commands that make no page start without it
 
-    from plumbline.reports import build_tables, comparisons, sections, verdict  # whose charts and tables are templates
+    from plumbline.reports import build_tables, comparisons, sections, verdict  # they render templates, too
     from plumbline.reports.view import name_of
 
     @jinja2.pass_context
