@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plumbline.evaluation.statistics import Interval, t_interval
-from plumbline.reports.charts import DotRow, Mark, Points, Reference, Size, dot_chart, line_chart
+from plumbline.reports.charts import Mark, Points, Size, dot_chart, line_chart
 from plumbline.reports.page import render
 
 STYLES, SHAPES = ("c1", "c2", "c3", "c4"), ("circle", "diamond", "hollow")
@@ -81,14 +81,14 @@ def dots(found: Mapping[str, Any], label: str) -> str:
     key = key.replace("groups without signal", "no signal").replace(" before GRPO", " before")
     if reference:
         return dot_chart(
-            [DotRow(arm, row) for arm, row in marks.items()],
+            [(arm, row, "") for arm, row in marks.items()],
             label=label,
-            references=[Reference(Interval(0.0, 0.0, 0.0, 1), f"{reference}: change")],
+            references=[(f"{reference}: change", Interval(0.0, 0.0, 0.0, 1))],
             x_range=(low - air, high + air),
             x_title=key,
         )
     return dot_chart(
-        [DotRow(arm, row) for arm, row in marks.items()], label=label, x_range=(0.0, high + air), x_title=key
+        [(arm, row, "") for arm, row in marks.items()], label=label, x_range=(0.0, high + air), x_title=key
     )
 
 

@@ -8,17 +8,13 @@ import pytest
 
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports.charts import (
-    DOTS,
+    LINE,
     SMALL,
     UNIT,
-    DotRow,
-    Dots,
     Level,
     Line,
     Mark,
     Points,
-    Reference,
-    Share,
     dot_chart,
     line_chart,
     share_chart,
@@ -69,7 +65,11 @@ def steps(n: int) -> np.ndarray:
 @pytest.mark.parametrize("y_range", [None, UNIT])
 def test_any_series_makes_a_well_formed_chart(values, y_range):
     n = len(values)
-    layers = [Dots(steps(n), values), Line(steps(n), values, label="a", band=values * 0.1), *smoothed(steps(n), values)]
+    layers = [
+        Line(steps(n), values, joined=False),
+        Line(steps(n), values, label="a", band=values * 0.1),
+        *smoothed(steps(n), values),
+    ]
     root = parsed(line_chart(layers, label="any series", y_range=y_range))
     drawn = [path for path in root.iter("path") if "line" in path.get("class", "")]
     assert bool(drawn) == bool(np.isfinite(values).any())
@@ -122,7 +122,7 @@ def test_labels_at_the_end_of_lines_do_not_overlap():
 def test_ten_thousand_steps_stay_small_and_keep_their_spike():
     values = np.sin(np.arange(10_000) / 300) * 0.1
     values[7_123] = 50.0
-    chart = line_chart([Dots(steps(10_000), values), Line(steps(10_000), values)], label="long")
+    chart = line_chart([Line(steps(10_000), values, joined=False), Line(steps(10_000), values)], label="long")
     assert len(chart) < 12_000
     root = parsed(chart)
     top = min(float(line.get("y1", 0)) for line in root.iter("line") if line.get("class") == "grid")
@@ -130,7 +130,7 @@ def test_ten_thousand_steps_stay_small_and_keep_their_spike():
     heights = [float(y) for _, y in re.findall(r"([\d.]+),([\d.]+)", path.get("d", ""))]
     assert min(heights) <= top
     (dots,) = [path for path in root.iter("path") if path.get("class") == "raw c1"]
-    assert dots.get("d", "").count("M") <= DOTS + 2
+    assert dots.get("d", "").count("M") <= LINE + 2
 
 
 def test_hostile_names_are_text_in_every_chart():
@@ -138,11 +138,11 @@ def test_hostile_names_are_text_in_every_chart():
     charts = [
         line_chart([Line(steps(2), array(0, 1), label=HOSTILE), Level(0.5, HOSTILE)], label=HOSTILE),
         dot_chart(
-            [DotRow(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)],
+            [(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)],
             label=HOSTILE,
-            references=[Reference(interval, HOSTILE)],
+            references=[(HOSTILE, interval)],
         ),
-        share_chart([Share(HOSTILE, 1.0, HOSTILE)], label=HOSTILE),
+        share_chart([(HOSTILE, 1.0, HOSTILE)], label=HOSTILE),
     ]
     for chart in charts:
         root = parsed(chart)
@@ -152,8 +152,8 @@ def test_hostile_names_are_text_in_every_chart():
 
 def test_dot_chart_marks_lie_within_the_axis():
     rows = [
-        DotRow("out of range", (Mark(Interval(1.4, -0.5, 2.0, 3), "x"),)),
-        DotRow("none", (Mark(Interval(NAN, NAN, NAN, 0), "x"),)),
+        ("out of range", (Mark(Interval(1.4, -0.5, 2.0, 3), "x"),), ""),
+        ("none", (Mark(Interval(NAN, NAN, NAN, 0), "x"),), ""),
     ]
     root = parsed(dot_chart(rows, label="range"))
     (mark,) = root.iter("circle")
@@ -164,7 +164,7 @@ def test_dot_chart_marks_lie_within_the_axis():
 def test_dot_charts_and_shares_of_nothing_are_well_formed():
     parsed(dot_chart([], label="nothing"))
     parsed(share_chart([], label="nothing"))
-    parsed(share_chart([Share("a", 0.0, "0 s")], label="no time"))
+    parsed(share_chart([("a", 0.0, "0 s")], label="no time"))
 
 
 def test_all_drawings_of_a_report_are_well_formed(html):

@@ -327,6 +327,16 @@ def test_failures_are_counted_and_named(tmp_path):
     assert "1 held-out example left out because an answer could not be judged" in page.text
 
 
+def test_stages_under_two_rubrics_are_not_compared_and_that_is_said(tmp_path):
+    """The greedy answers of the last stage were judged again; neither checks nor report compare them with others."""
+    run = finished_run(tmp_path / "run", n=12)
+    key = EvaluationKey("rl", "test", "greedy")
+    write_evaluation(run.evaluation_file(key), replace(run.evaluations()[key], rubric="other/2"))
+    _, page = report(run)
+    assert "The last two stages cannot be compared on test: sft was scored under rubric commerce/1+abc123" in page.text
+    assert "SFT → GRPO: not comparable" in page.text
+
+
 def test_nothing_tells_where_the_run_lay(finished, html):
     assert str(finished.folder) not in html
     assert str(finished.folder) not in (finished.folder / "report.md").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from tests.reports.building import BASE, RL, SFT, Level, evaluation, finished_run, recipe, write_evaluations
 
-BOUNDS = Bounds({"constant": Interval(0.31, 0.3, 0.32, 200), "blank": Interval(0, 0, 0, 200)}, Interval(1, 1, 1, 200))
+BOUNDS = Bounds(("constant", Interval(0.31, 0.3, 0.32, 200)), Interval(1, 1, 1, 200))
 Rewards = list[float]
 
 

@@ -43,13 +43,12 @@ def runs(
     Each run is compared with its predecessor on the same examples. p-values are adjusted for all comparisons that are
     shown (Holm), so --split and --mode also decide how strict that is.
     """
-    from plumbline.evaluation.history import Asked, history, plain_history
+    from plumbline.evaluation.history import Asked, history
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_runs
 
     outputs = Outputs(table=table, report=report, as_json=as_json)
-    found = history(local_runs(folders or ["runs"]), Asked(split, None if mode == "all" else mode))
-    _show(found, outputs, plain_history)
+    _show(history(local_runs(folders or ["runs"]), Asked(split, None if mode == "all" else mode)), outputs)
 
 
 @history_app.command(
@@ -67,17 +66,17 @@ def compare(
 
     p-values are adjusted for all comparisons that are shown (Holm).
     """
-    from plumbline.evaluation.history import compare_paths, plain_comparisons
+    from plumbline.evaluation.history import compare_paths
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_run
 
     outputs = Outputs(table=table, report=report, as_json=as_json)
-    found = compare_paths(*map(local_run, [first, *others]))
-    _show(found, outputs, plain_comparisons)
+    _show(compare_paths(*map(local_run, [first, *others])), outputs)
 
 
-def _show(found: "Lineage", outputs: "Outputs", plain: "Callable[[Lineage], dict[str, Any]]") -> None:
+def _show(found: "Lineage", outputs: "Outputs") -> None:
     """Write the page, and print the rest in the form that is asked for."""
+    from plumbline.evaluation.history import plain_comparisons, plain_history
     from plumbline.reports.evaluation_output import render
     from plumbline.reports.several import history_page, history_tables, history_terminal
     from plumbline.storage import write_text
@@ -85,7 +84,7 @@ def _show(found: "Lineage", outputs: "Outputs", plain: "Callable[[Lineage], dict
     if outputs.report is not None:
         write_text(outputs.report, history_page(found, shlex.join(["plumbline", *sys.argv[1:]])))
     if outputs.as_json:
-        print_json(plain(found))
+        print_json(plain_history(found) if found.lineage else plain_comparisons(found))
     elif outputs.table is not None:
         print(render(history_tables(found), outputs.table), end="")
     else:

@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.errors import IncomparableError, PlumblineError
 from plumbline.evaluation.statistics import Direction, Paired, detectable, direction, holm, paired
 from plumbline.evaluation.summary import part_means
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import EvaluationKey
 
 
@@ -18,12 +18,22 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
     Raises:
         IncomparableError: they differ in task, rubric, or examples, or no example was judged in both.
     """
+    pairs = judged_pairs(before, after)
+    return paired([row.reward for row, _ in pairs], [row.reward for _, row in pairs])
+
+
+def judged_pairs(before: Evaluation, after: Evaluation) -> list[tuple[Judged, Judged]]:
+    """The rows of two evaluations of the same examples under the same rubric, where both were judged.
+
+    Raises:
+        IncomparableError: as `compare` does.
+    """
     check_same(before, after)
-    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
-    both = [key for key in first if key in second]
-    if not both:
+    rows = {row.id: row for row in after.rows}
+    pairs = [(row, rows[row.id]) for row in before.rows if row.id in rows]
+    if not pairs:
         raise IncomparableError("no example was judged in both evaluations", "look at why they could not be judged")
-    return paired([first[key] for key in both], [second[key] for key in both])
+    return pairs
 
 
 def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:
@@ -40,6 +50,13 @@ def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:
         rows=tuple(row for row in rows if row.id in wanted),
         unjudged=tuple(row for row in unjudged if row.id in wanted),
     )
+
+
+def aligned(evaluation: Evaluation, other: Evaluation) -> Evaluation | None:
+    """An evaluation's verdicts on exactly the rows of another one, in their order; None where it lacks one of them."""
+    rows = {row.id: row for row in evaluation.rows}
+    wanted = [row.id for row in other.rows]
+    return replace(evaluation, rows=tuple(map(rows.__getitem__, wanted))) if rows.keys() >= set(wanted) else None
 
 
 def _ids(evaluation: Evaluation) -> set[str]:
@@ -116,23 +133,20 @@ class Pairing:
         """Whether the second is better, worse, or not shown to differ."""
         return "same" if self.paired is None else direction(self.paired.difference, self.p)
 
-    def remarked(self, said: str) -> "Pairing":
-        """The same with a further remark; with none where that is empty."""
-        return replace(self, remark="; ".join(one for one in (self.remark, said) if one))
-
 
 def name_of(key: EvaluationKey) -> str:
     """What a pairing calls an evaluation of a run: task, split and mode."""
     return f"{key.task} {key.split} {key.mode}".strip()
 
 
-def paired_with(pairing: Pairing, before: Evaluation, after: Evaluation) -> Pairing:
-    """The pairing with its difference, or with why there is none."""
+def pair(run: str, against: str, asked: str, before: Evaluation, after: Evaluation, remark: str = "") -> Pairing:
+    """The pairing of an evaluation of `run` with one of `against`: its difference, or why there is none."""
     law = after.sampling
     drawn = [f"{key} {old} → {law[key]}" for key, old in before.sampling.items() if law.get(key, old) != old]
-    pairing = pairing.remarked(f"drawn otherwise: {', '.join(drawn)}" if drawn else "")
+    remarks = [remark, f"drawn otherwise: {', '.join(drawn)}" if drawn else ""]
+    pairing = Pairing(run=run, against=against, asked=asked, remark="; ".join(filter(None, remarks)))
     try:
-        return replace(pairing, paired=compare(before, after))
+        return replace(pairing, paired=compare(replace(before, source=against), replace(after, source=run)))
     except IncomparableError as error:
         return replace(pairing, error=error)
 

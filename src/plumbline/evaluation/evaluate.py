@@ -5,11 +5,12 @@ Only a model needs torch; judging completions, the oracle and the controls runs 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
+from plumbline.runs.evaluations import BegunEvaluation
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task, gold_of
 from plumbline.training.judging import Judging, Verdict, check_failures
@@ -34,25 +35,13 @@ class Conditions:
     seed: int
 
 
-class Begun(Protocol):
-    """Keeps the rows of an evaluation that is not finished."""
-
-    def rows(self) -> list[Judged | Unjudged]:
-        """Those that are there, in the order of the examples."""
-        ...
-
-    def add(self, rows: Sequence[Judged | Unjudged]) -> None:
-        """Keep those that follow."""
-        ...
-
-
 def evaluate_policy(
     policy: Sampler,
     task: Task,
     examples: Sequence[Example],
     under: Conditions,
     progress: Callable[[int, int], None] | None = None,
-    begun: Begun | None = None,
+    begun: BegunEvaluation | None = None,
 ) -> Evaluation:
     """One episode of the policy with each example; `progress` is told how many of how
     many are judged.

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from plumbline.errors import DataError, IncomparableError, PlumblineError
-from plumbline.evaluation.comparison import Pairing, adjusted, name_of, paired_with, plain_pairing
+from plumbline.evaluation.comparison import Pairing, adjusted, aligned, name_of, pair, plain_pairing
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import bounds
 from plumbline.records import Evaluation
@@ -138,7 +138,8 @@ def _beside_seeds(one: Pairing, spread: float) -> Pairing:
     """The pairing with a remark where the two models differ by no more than seeds alone made."""
     if one.paired is None or one.direction == "same" or abs(one.paired.difference.mean) > spread:
         return one
-    return one.remarked(f"but seeds of one recipe are up to {spread:.3f} apart")
+    remarks = [one.remark, f"but seeds of one recipe are up to {spread:.3f} apart"]
+    return replace(one, remark="; ".join(filter(None, remarks)))
 
 
 def _results(run: RunRecord, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, ...]]:
@@ -159,17 +160,9 @@ def _summed(run: RunRecord, key: EvaluationKey) -> Result:
     except ValidationError as error:
         path = run.folder / "result.json"
         raise DataError(f"{path} does not say what {key} came to", "evaluate the run's model again") from error
-    return Result(
-        asked=name_of(key),
-        task=key.task or said.task,
-        split=key.split,
-        mode=key.mode,
-        stage=key.stage,
-        rubric=said.rubric,
-        reward=Interval(said.reward.mean, said.reward.low, said.reward.high, said.reward.n),
-        floor=said.floor,
-        ceiling=said.ceiling,
-    )
+    reward = Interval(said.reward.mean, said.reward.low, said.reward.high, said.reward.n)
+    asked = _asked(key, said.task)
+    return Result(**asked, rubric=said.rubric, reward=reward, floor=said.floor, ceiling=said.ceiling)
 
 
 def _evaluated(run: RunRecord, key: EvaluationKey) -> Result:
@@ -177,30 +170,23 @@ def _evaluated(run: RunRecord, key: EvaluationKey) -> Result:
     evaluation = read_evaluation(run.evaluation_file(key))
     beside = {}
     for other, path in run.evaluation_files().items():
-        if (other.stage, other.task, other.split) != (REFERENCE, key.task, key.split):
-            continue
-        reference = read_evaluation(path)
-        if {row.id for row in reference.rows} >= {row.id for row in evaluation.rows}:
-            rows = {row.id: row for row in reference.rows}
-            kept = tuple(rows[row.id] for row in evaluation.rows)
-            beside[other.mode] = replace(reference, rows=kept)
-    return result_of(evaluation, key, bounds(evaluation, beside) if beside else {})
+        if (other.stage, other.task, other.split) == (REFERENCE, key.task, key.split) and (
+            reference := aligned(read_evaluation(path), evaluation)
+        ):
+            beside[other.mode] = reference
+    return _result(evaluation, key, bounds(evaluation, beside) if beside else {})
 
 
-def result_of(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any] | None = None) -> Result:
+def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> Result:
     """An evaluation's result; `around` has floor and ceiling, where they are known."""
-    around = around or {}
-    return Result(
-        asked=name_of(key),
-        task=key.task or evaluation.task,
-        split=key.split,
-        mode=key.mode,
-        stage=key.stage,
-        rubric=evaluation.rubric,
-        reward=mean_interval(evaluation.rewards()),
-        floor=around.get("floor"),
-        ceiling=around.get("ceiling"),
-    )
+    asked, reward = _asked(key, evaluation.task), mean_interval(evaluation.rewards())
+    floor, ceiling = around.get("floor"), around.get("ceiling")
+    return Result(**asked, rubric=evaluation.rubric, reward=reward, floor=floor, ceiling=ceiling)
+
+
+def _asked(key: EvaluationKey, task: str) -> dict[str, Any]:
+    named = {"split": key.split, "mode": key.mode, "stage": key.stage}
+    return {"asked": name_of(key), "task": key.task or task, **named}
 
 
 def _pairings(
@@ -220,22 +206,22 @@ def _pairings(
     theirs = {name_of(key): key for key in keys if key in asked}
     found = []
     for what, key in mine.items():
-        pairing = Pairing(run=run.name, against=name, asked=what)
-        if what not in theirs:
-            lacking = "was not evaluated on it" if keys else "has no result"
-            found.append(replace(pairing, error=IncomparableError(f"{name} {lacking}")))
-            continue
         try:
-            before = replace(read(other.evaluation_file(theirs[what])), source=name)
-            after = replace(read(run.evaluation_file(key)), source=run.name)
+            if what not in theirs:
+                raise IncomparableError(f"{name} {'was not evaluated on it' if keys else 'has no result'}")
+            before = read(other.evaluation_file(theirs[what]))
+            after = read(run.evaluation_file(key))
         except PlumblineError as error:
-            found.append(replace(pairing, error=error))
+            found.append(Pairing(run=run.name, against=name, asked=what, error=error))
         else:
-            stages = (key.stage, theirs[what].stage)
-            further = other is not run and len(set(stages)) > 1
-            pairing = pairing.remarked(f"after {stages[0]}, and {name} after {stages[1]}" if further else "")
-            found.append(paired_with(pairing, before, after))
+            remark = _after(key, theirs[what], name) if other is not run else ""
+            found.append(pair(run.name, name, what, before, after, remark))
     return found
+
+
+def _after(key: EvaluationKey, other: EvaluationKey, name: str) -> str:
+    """The remark on evaluations after different stages; `name` is the run of the other one."""
+    return "" if key.stage == other.stage else f"after {key.stage}, and {name} after {other.stage}"
 
 
 # -- plain values --------------------------------------------------------------------------------------------------
@@ -296,7 +282,7 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     members, pairings = [], []
     for at, (path, name, run) in enumerate(zip(paths, names, runs, strict=True)):
         differing = changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
-        results = tuple(result_of(evaluation, key) for key, evaluation in found[at].values())
+        results = tuple(_result(evaluation, key, {}) for key, evaluation in found[at].values())
         against = names[0] if at else ""
         members.append(Member(name=name, listed=run, against=against, changes=differing, results=results))
         if at:
@@ -342,10 +328,8 @@ def _shared(first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evalu
     pairs = []
     for asked in shared:
         (one, earlier), (its, later) = before[asked], after[asked]
-        pairing = Pairing(run=label, against=name, asked=asked or "evaluation")
-        further = asked and its.stage != one.stage
-        pairing = pairing.remarked(f"after {its.stage}, and {name} after {one.stage}" if further else "")
-        pairs.append(paired_with(pairing, replace(earlier, source=name), replace(later, source=label)))
+        remark = _after(its, one, name) if asked else ""
+        pairs.append(pair(label, name, asked or "evaluation", earlier, later, remark))
     return pairs
 
 

@@ -189,17 +189,11 @@ def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Itera
 def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
     """How to open a model and how to decode: as its own run did, but for what the command line says."""
     card = Card.read(model)
-    chosen = {
-        "family": options.family,
-        "device": options.device,
-        "dtype": options.dtype,
-        "rows_at_once": options.rows_at_once,
-        "chat_template": options.chat_template,
-    }
     saved = {**(card.model if card is not None else {}), **saved_settings(model)}
     if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
         saved.pop("quantize", None)
-    given = {key: value for key, value in chosen.items() if value is not None}
+    opening = ("family", "device", "dtype", "rows_at_once", "chat_template")
+    given = {key: value for key in opening if (value := getattr(options, key)) is not None}
     law = {**card.sampling} if card is not None else {}
     if given.get("family", saved.get("family")) != saved.get("family"):
         saved, law = {}, {}  # what was saved is another family's; a model that says so itself is refused

@@ -151,17 +151,12 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
 
 def _floors(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, float]:
     """What the best control earns on each stratum, where there are several."""
-    earned: dict[str, list[float]] = {}
-    for name, control in references.items():
-        if name == ORACLE:
-            continue
-        by_name: dict[str, list[float]] = {}
-        for row in control.rows:
-            by_name.setdefault(row.stratum, []).append(row.reward)
-        for stratum, rewards in by_name.items():
-            earned.setdefault(stratum, []).append(sum(rewards) / len(rewards))
-    several = len({row.stratum for row in evaluation.rows}) > 1
-    return {stratum: max(means) for stratum, means in sorted(earned.items())} if several else {}
+    if len({row.stratum for row in evaluation.rows}) < 2:
+        return {}
+    controls = [one.rows for name, one in references.items() if name != ORACLE]
+    strata = sorted({row.stratum for rows in controls for row in rows})
+    earned = {name: [mean([row.reward for row in rows if row.stratum == name]) for rows in controls] for name in strata}
+    return {name: max(value for value in means if value is not None) for name, means in earned.items()}
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:

@@ -78,7 +78,7 @@ def results(view: View, splits: Sequence[str]) -> Table:
     readings = [name for name in reading_names(evaluations) if name != named]
     several = len(splits) != 1
     columns: tuple[str | Column, ...] = (
-        Column("source", "Answers from"),
+        "source",
         *(["split"] if several else []),
         "mode",
         "n",
@@ -88,7 +88,7 @@ def results(view: View, splits: Sequence[str]) -> Table:
         Column("nonzero", "Nonzero", "share"),
         Column("truncated", "Truncated", "share"),
         Column("tokens", "Tokens", "number", 1),
-        Column("failures", "Failures", "count"),
+        "failures",
     )
     rows = []
     for key in keys:
@@ -148,7 +148,7 @@ def _changes(name: str, title: str, changed: Sequence[tuple[Comparison, Sequence
     caption = f"Reward by {title.lower()}"
     if compared := sorted({f"{_stages(one)}, {one.mode}" for one, _ in changed}):
         caption += f", {' and '.join(compared)} [95 % interval]"
-    first: list[str | Column] = [Column(title.lower(), title), *(["split"] if split else [])]
+    first: list[str | Column] = [title.lower(), *(["split"] if split else [])]
     rows: list[tuple[Cell, ...]] = []
     for one, changes in changed:
         where = (one.split,) if split else ()
@@ -165,7 +165,7 @@ def rise(view: View) -> Table:
         named = [("reward", one.reward)]
         named += [(figure.title, changes[figure.part]) for figure in figures if figure.part in changes]
         rows += [(one.split, name, _stages(one), *_change(change)[:5]) for name, change in named]
-    columns = ("split", Column("figure", "Figure"), "stages", "n", *SIDES, "difference", "p")
+    columns = ("split", "figure", "stages", "n", *SIDES, "difference", "p")
     return Table.of("rise", "The first stage against the last, by split [95 % interval]", columns, rows)
 
 
@@ -179,7 +179,7 @@ def breakdown(view: View, compared: Sequence[Comparison]) -> Table:
             kinds = one.kinds(headline.prefix)
             named += [(headline.breakdown, change.name.removeprefix(headline.prefix), change) for change in kinds]
         rows += [(one.split, what, name or "(none)", *_change(change)[:5]) for what, name, change in named]
-    columns = ("split", Column("by", "By"), Column("name", "Name"), "n", *SIDES, "difference", P_HOLM)
+    columns = ("split", "by", "name", "n", *SIDES, "difference", P_HOLM)
     return Table.of("breakdown", "The first stage against the last, by split and kind [95 % interval]", columns, rows)
 
 
@@ -199,14 +199,15 @@ def parse_modes(view: View) -> Table:
         Column("how", "Read as"),
         "stage",
         Column("n", "Answers", "count"),
-        Column("share", "Share", "share"),
+        "share",
         Column(STRICT, "Strict reward", "interval"),
         Column(LENIENT, "Lenient reward", "interval"),
         Column("lost", "Lost strictly", "count"),
         Column("right", "of them right", "count"),
     )
     rows = []
-    for stage, evaluation in view.headline_evaluations:
+    for key in view.headline_keys:
+        evaluation = view.evaluations[key]
         by_mode: dict[str, list[Judged]] = {}
         for row in evaluation.rows:
             by_mode.setdefault(row.how, []).append(row)
@@ -217,7 +218,7 @@ def parse_modes(view: View) -> Table:
             counted = rescued(judged, evaluation.form)
             lost = (counted.earning, counted.right) if counted.n else (None, None)
             pays = (_reading(judged, STRICT), _reading(judged, LENIENT))
-            cells = (how, name_of(stage), len(judged), len(judged) / n if n else None, *pays, *lost)
+            cells = (how, name_of(key.stage), len(judged), len(judged) / n if n else None, *pays, *lost)
             rows.append(Row(cells, "reference" if judged is evaluation.rows else ""))
     where = f" ({view.headline[1]}, {view.headline[0]})" if view.headline else ""
     return Table.of("parse-modes", f"How answers were read{where}", columns, rows)
@@ -244,15 +245,6 @@ def curve(view: View) -> Table:
 
 def watch(view: View) -> Table:
     """The recipe's watch rules, with what each did while the run trained, and what the records say of it now."""
-    columns = (
-        Column("rule", "Rule"),
-        Column("expected", "Expected"),
-        Column("stop_if", "Stop if"),
-        Column("warn_if", "Warn if"),
-        Column("live", "While it trained"),
-        Column("records", "By the records"),
-        Column("now", "At the last step"),
-    )
     done: dict[str, list[str]] = {}
     for event in view.events:
         if event["kind"] == EVENT:
@@ -263,7 +255,8 @@ def watch(view: View) -> Table:
         fired = ", ".join(f"{each.action} at step {each.step}" for each in one.fired) or "nothing"
         rows.append((one.rule, one.expected, one.stop_if or "-", one.warn_if or "-", live, fired, one.now))
     caption = "Watch rules; noise: a bound was passed, but not by more than the interval is wide"
-    return Table.of("watch", caption, columns, rows)
+    told = (Column("live", "While it trained"), Column("records", "By the records"), Column("now", "At the last step"))
+    return Table.of("watch", caption, ("rule", "expected", "stop_if", "warn_if", *told), rows)
 
 
 def time(view: View) -> Table:
@@ -273,10 +266,5 @@ def time(view: View) -> Table:
         (work, name_of(stage), seconds, seconds / total if total else None)
         for (stage, work), seconds in view.seconds.items()
     )
-    columns = (
-        Column("work", "Work"),
-        "stage",
-        Column("seconds", "Seconds", "number", 1),
-        Column("share", "Share", "share"),
-    )
+    columns = ("work", "stage", Column("seconds", "Seconds", "number", 1), "share")
     return Table.of("time", "Recorded seconds of training", columns, rows)

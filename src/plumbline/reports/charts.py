@@ -35,10 +35,8 @@ class Scale:
         return self.start + (held - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def domain(values: Iterable[float], fixed: tuple[float, float] | None = None) -> tuple[float, float]:
-    """The range of an axis: the fixed one, or that of the finite values with some air; never empty."""
-    if fixed is not None:
-        return fixed
+def domain(values: Iterable[float]) -> tuple[float, float]:
+    """The range of an axis: that of the finite values with some air; never empty."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return 0.0, 1.0
@@ -178,8 +176,8 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
 # -- charts over steps -------------------------------------------------------------------------------------------
 
 UNIT = (0.0, 1.0)
-DOTS, LINE = 260, 200
-"""Most points of a layer of dots and of a line: what is drawn beyond cannot be told apart."""
+LINE = 200
+"""Most points of a line: what is drawn beyond cannot be told apart."""
 INTERVALS = 80
 SHORT = 12
 """A series of fewer values is drawn as it is, not smoothed."""
@@ -191,7 +189,7 @@ CHARACTER = 6.4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """A line over steps; `band` is the half-width [n] of an interval around it."""
+    """A line over steps, or without `joined` faint dots; `band` is the half-width [n] of an interval around it."""
 
     steps: Values
     values: Values
@@ -199,16 +197,7 @@ class Line:
     label: str = ""
     band: Values | None = None
     most: int = LINE
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dots:
-    """Raw values, faint, behind everything."""
-
-    steps: Values
-    values: Values
-    style: str = "c1"
-    most: int = DOTS
+    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,7 +220,7 @@ class Level:
     style: str = "muted"
 
 
-Layer = Line | Dots | Points | Level
+Layer = Line | Points | Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +276,7 @@ def line_chart(
         return render("empty_chart.svg", size=size, label=label)
     several = [layer for layer in layers if isinstance(layer, Points)]
     inset = 5.0 + DODGE * len(several) / 2 if several else 0.0  # keeps marks off the edges
-    low, high = domain(values, y_range)
+    low, high = y_range or domain(values)
     at = ticks(low, high, max(3, min(6, int(size.height / 40))))
     names = tick_labels(at)
     left = max(36.0, 10 + CHARACTER * max(map(len, names)))
@@ -334,16 +323,16 @@ def _values(layer: Layer) -> list[float]:
     return [float(value) for value in layer.values]
 
 
-def _drawn(layer: Line | Dots | Level, x: Scale, y: Scale, label: str) -> _Drawn:
+def _drawn(layer: Line | Level, x: Scale, y: Scale, label: str) -> _Drawn:
     drawn = _Drawn(layer.style)
     if isinstance(layer, Level):
         if math.isfinite(layer.value):
             drawn.level = y(layer.value)
             drawn.name = (drawn.level, layer.label, layer.style)
         return drawn
-    kept = (scattered if isinstance(layer, Dots) else thin)(layer.values, layer.most)
+    kept = (thin if layer.joined else scattered)(layer.values, layer.most)
     xs, values = [x(step) for step in layer.steps[kept]], layer.values[kept]
-    if isinstance(layer, Dots):  # moves without a line, drawn by the round caps of the stroke
+    if not layer.joined:  # moves without a line, drawn by the round caps of the stroke
         drawn.look, drawn.path = "raw", "".join(f"M{place}h0" for place in _places(xs, values, y))
         return drawn
     if layer.band is not None:
@@ -411,9 +400,10 @@ def smoothed(
 ) -> tuple[Layer, ...]:
     """Faint raw points and the line of their moving mean; the points of a short series are joined as they are."""
     if np.isfinite(values).sum() < SHORT:
-        return Dots(steps, values, style), Line(steps, values, style, label)
+        return Line(steps, values, style, joined=False), Line(steps, values, style, label)
     mean, width = smooth(values, smoothing_window(len(values)))
-    return Dots(steps, values, style, most), Line(steps, mean, style, label, width if band else None, most)
+    dots = Line(steps, values, style, most=most, joined=False)
+    return dots, Line(steps, mean, style, label, width if band else None, most)
 
 
 # -- charts of rows ----------------------------------------------------------------------------------------------
@@ -432,43 +422,27 @@ class Mark:
     shape: str = "circle"
 
 
-@dataclass(frozen=True, slots=True)
-class DotRow:
-    """A row of marks; `note` stands at the right. A row without marks is a heading."""
-
-    label: str
-    marks: tuple[Mark, ...] = ()
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A vertical line with a name, and its interval as a band."""
-
-    interval: Interval
-    label: str
-
-
 def dot_chart(
-    rows: Sequence[DotRow],
+    rows: Sequence[tuple[str, Sequence[Mark], str]],
     *,
     label: str,
-    references: Sequence[Reference] = (),
+    references: Sequence[tuple[str, Interval]] = (),
     x_range: tuple[float, float] = UNIT,
     x_title: str = "reward",
 ) -> str:
     """Rows from top to bottom over one axis; values outside of it are held at its edge.
 
     Args:
-        rows: headings and rows of marks.
+        rows: name, marks, and what stands at the right of each.
         label: what the figure shows, for those who do not see it.
-        references: vertical lines; each has its name in a line of its own at the top, so that names never meet.
+        references: vertical lines with their intervals as bands; each has its name in a line of its own at the top, so
+            that names never meet.
         x_range: of the axis.
         x_title: under the axis.
     """
-    references = [reference for reference in references if numbers.known(reference.interval.mean)]
-    left = 14 + 6.6 * max((len(row.label[:22]) for row in rows), default=4)
-    right = WIDTH - 12 - 6.8 * max((len(row.note) for row in rows), default=0)
+    references = [(name, interval) for name, interval in references if numbers.known(interval.mean)]
+    left = 14 + 6.6 * max((len(name[:22]) for name, _, _ in rows), default=4)
+    right = WIDTH - 12 - 6.8 * max((len(note) for _, _, note in rows), default=0)
     top = 8.0 + 16 * len(references)
     bottom = top + ROW * max(len(rows), 1)
     at = ticks(*x_range, 6)
@@ -488,23 +462,14 @@ def dot_chart(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A part of a whole."""
-
-    label: str
-    value: float
-    note: str
-
-
-def share_chart(shares: Sequence[Share], *, label: str) -> str:
-    """Bars from the left, the longest as long as there is space."""
+def share_chart(shares: Sequence[tuple[str, float, str]], *, label: str) -> str:
+    """Bars from the left (name, value, and what stands at the right), the longest as long as there is space."""
     return render(
         "share_chart.svg",
         shares=shares,
         label=label,
         width=WIDTH,
-        longest=max((share.value for share in shares), default=0.0),
-        left=14 + 6.6 * max((len(share.label) for share in shares), default=4),
-        right=WIDTH - 12 - 6.8 * max((len(share.note) for share in shares), default=0),
+        longest=max((value for _, value, _ in shares), default=0.0),
+        left=14 + 6.6 * max((len(name) for name, _, _ in shares), default=4),
+        right=WIDTH - 12 - 6.8 * max((len(note) for _, _, note in shares), default=0),
     )

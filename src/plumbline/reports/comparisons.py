@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import compare
+from plumbline.evaluation.comparison import judged_pairs
 from plumbline.evaluation.statistics import (
     TIE,
     Direction,
@@ -140,18 +140,11 @@ def comparison(
     """Compare two stages' evaluations; the error says why they must not be."""
     (first_stage, first), (second_stage, second) = before, after
     try:
-        result = compare(first, second)
+        pairs = tuple(judged_pairs(first, second))
     except IncomparableError as error:
         return error
-    rows = {row.id: row for row in second.rows}
-    pairs = tuple((row, rows[row.id]) for row in first.rows if row.id in rows)
-    reward = Change(
-        name="reward",
-        before=mean_interval([row.reward for row, _ in pairs]),
-        after=mean_interval([row.reward for _, row in pairs]),
-        paired=result,
-        p=result.p_value,
-    )
+    reward = _change("reward", pairs, lambda row: row.reward)
+    assert reward is not None
     unjudged = len(second.rows) + len(second.unjudged) - len(pairs)
     return Comparison(split, mode, first_stage, second_stage, reward, pairs, second.form, unjudged)
 
@@ -255,31 +248,26 @@ class Picked:
 
 def select(comparison: Comparison) -> list[Picked]:
     """The examples to show, by a rule, so that nobody picks them; in the order of the rule."""
-    pairs = sorted(comparison.pairs, key=lambda pair: pair[1].id)
+    pairs = [Picked(*pair, "") for pair in sorted(comparison.pairs, key=lambda pair: pair[1].id)]
     if not pairs:
         return []
-    middle = median(map(_gain, pairs))
+    middle = median(pair.gain for pair in pairs)
     chosen: dict[str, Picked] = {}
 
-    def take(candidates: Iterable[Pair], order: Callable[[Pair], float], why: str, most: int) -> None:
+    def take(candidates: Iterable[Picked], order: Callable[[Picked], float], why: str, most: int) -> None:
         ranked = sorted(candidates, key=lambda pair: round(order(pair), 9))  # stable: equal ones stay in order of id
-        free = [pair for pair in ranked if pair[1].id not in chosen]
-        for before, after in free[:most]:
-            chosen[after.id] = Picked(before, after, why)
+        free = [pair for pair in ranked if pair.after.id not in chosen]
+        chosen.update((pair.after.id, replace(pair, why=why)) for pair in free[:most])
 
-    def from_median(pair: Pair) -> float:
-        return abs(_gain(pair) - middle)
+    def from_median(pair: Picked) -> float:
+        return abs(pair.gain - middle)
 
-    take((p for p in pairs if _gain(p) > TIE), lambda p: -_gain(p), "largest gain", EACH)
-    take((p for p in pairs if _gain(p) < -TIE), _gain, "largest loss", EACH)
-    failed = [p for p in pairs if abs(_gain(p)) <= TIE and p[1].reward < EARNED]
-    lowest = sorted(failed, key=lambda p: p[1].reward)[:EACH]
-    kept = {pair[1].id for pair in lowest}
-    take((p for p in pairs if p[1].id not in kept), from_median, "near the median change", EACH)
-    take(lowest, lambda p: p[1].reward, "unchanged failure", EACH)
+    take((p for p in pairs if p.gain > TIE), lambda p: -p.gain, "largest gain", EACH)
+    take((p for p in pairs if p.gain < -TIE), lambda p: p.gain, "largest loss", EACH)
+    failed = [p for p in pairs if abs(p.gain) <= TIE and p.after.reward < EARNED]
+    lowest = sorted(failed, key=lambda p: p.after.reward)[:EACH]
+    kept = {p.after.id for p in lowest}
+    take((p for p in pairs if p.after.id not in kept), from_median, "near the median change", EACH)
+    take(lowest, lambda p: p.after.reward, "unchanged failure", EACH)
     take(pairs, from_median, "near the median change", COUNT - len(chosen))
     return list(chosen.values())
-
-
-def _gain(pair: Pair) -> float:
-    return pair[1].reward - pair[0].reward

@@ -4,12 +4,13 @@ The figures beside the controls and the oracle, by stratum, and by kind. What th
 `evaluation.summary.detail`, so that the tables and the JSON cannot differ.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.table import Column as TerminalColumn
 from rich.table import Table as Terminal
 from rich.text import Text
 
@@ -19,8 +20,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
-from plumbline.reports.page import Section, is_page, page
-from plumbline.reports.sections import replayed
+from plumbline.reports.page import Section, is_page, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
 from plumbline.runs import claims
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
@@ -82,9 +82,9 @@ def _where(summary: Values) -> str:
 def _figures(summary: Values) -> Table:
     """The evaluation, then the oracle and the controls from the best to the worst, on the same examples; each once."""
     titles, limits, source = summary["titles"], summary["limits"], summary["source"]
-    columns: list[str | Column] = [Column("source", "Answers from"), "n"]
+    columns: list[str | Column] = ["source", "n"]
     columns += [Column(key, title, "interval") for key, title in titles.items()]
-    columns += [Column("limit", "Limit", "number", 2), Column("holds", "Holds")] if limits else []
+    columns += [Column("limit", "Limit", "number", 2), "holds"] if limits else []
     references = {name: figures for name, figures in summary["references"].items() if name != source}
     order = sorted(references, key=lambda name: (name != ORACLE, -references[name]["mean_reward"]["mean"], name))
     rows = []
@@ -97,7 +97,7 @@ def _figures(summary: Values) -> Table:
             cells += [limit["limit"], "yes" if limit["holds"] else "no"] if limit else [None, None]
         own = name == source
         rows.append(Row((*cells, summary["failures"] if own else None), "" if own else "reference"))
-    columns.append(Column("failures", "Failures", "count"))
+    columns.append("failures")
     return Table.of("figures", f"Figures, {_where(summary)}", columns, rows)
 
 
@@ -123,79 +123,73 @@ def _interval(values: Values) -> str:
     return f"{Interval(**values):.3f}" if values["n"] else "-"
 
 
-def summary_tables(summary: Values, *, whole: bool = True) -> RenderableType:
-    """An evaluation's summary: reward under each reading, floor and ceiling, parts, parse modes.
+def detail_tables(summary: Values) -> RenderableType:
+    """An evaluation's summary, and tables of what it is broken down by, if the task has figures of its own.
 
     Args:
-        summary: what `evaluation.summary.summarise` gives.
-        whole: with the strata and the parts that a table of their own would repeat.
+        summary: what `evaluation.summary.detail` gives.
     """
-    head = _listing(f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}")
-    head.add_row("reward", _interval(summary["reward"]), style="bold")
-    for name, values in summary["readings"].items():
-        head.add_row(f"  {name} reading", _interval(values))
-    for name, values in summary["strata"].items() if whole else ():
-        head.add_row(f"  {name}", _interval(values))
-    for key, values in summary["figures"].items():
-        if key != REWARD:
-            head.add_row(key.replace("_", " "), _interval(values))
-    if "floor" in summary:
-        for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
-            limit = summary.get("limits", {}).get(name)
-            said = "" if limit is None else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
-            holds = limit is None or limit["holds"]
-            head.add_row(f"  control: {name}", f"{value:.3f}{said}", style="" if holds else "red")
-        ceiling, skill = summary["ceiling"], summary["skill"]
-        head.add_row("ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}")
-        head.add_row("skill (0 = best control, 1 = oracle)", "-" if skill is None else f"{skill:.3f}")
+    own = set(summary["titles"]) != set(TITLES)
+    apart = summary["prefix"] if own else ""  # the parts below it have a table of their own
+    parts = [(name, _interval(one)) for name, one in summary["parts"].items() if not (apart and name.startswith(apart))]
+    modes = [(name, f"{count} ({count / summary['n']:.1%})") for name, count in list(summary["how"].items())[:12]]
+    tables = [
+        _listing(
+            f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}", _head(summary, own)
+        ),
+        _listing("parts", parts),
+        _listing("how the answers were read", modes, "answers"),
+    ]
+    if not own:
+        return Group(*tables)
+    note = [Text(f"{summary['note']}\n", style="bold yellow")] if summary["note"] else []
+    further = [_broken_down(what, summary) for what in summary["by"]]
+    return Group(*note, *tables, *further, *([Text("\nall intervals: --json, --table md")] if further else []))
+
+
+def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
+    """Name, value and maybe the style of each row: reward under each reading, floor and ceiling, what is amiss."""
+    yield "reward", _interval(summary["reward"]), "bold"
+    yield from ((f"  {name} reading", _interval(values)) for name, values in summary["readings"].items())
+    if not own:
+        yield from ((f"  {name}", _interval(values)) for name, values in summary["strata"].items())
+    yield from ((key.replace("_", " "), _interval(one)) for key, one in summary["figures"].items() if key != REWARD)
+    for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
+        limit = summary["limits"].get(name)
+        said = "" if limit is None else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
+        yield f"  control: {name}", f"{value:.3f}{said}", "" if limit is None or limit["holds"] else "red"
+    ceiling, skill = summary["ceiling"], summary["skill"]
+    yield "ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}"
+    yield "skill (0 = best control, 1 = oracle)", "-" if skill is None else f"{skill:.3f}"
     if (covered := summary.get("coverage")) is not None:  # how much of the splits a file of answers covers
         for split, count in covered["splits"].items():
-            head.add_row(f"answered of {split}", f"{count['answered']} of {count['of']}")
+            yield f"answered of {split}", f"{count['answered']} of {count['of']}"
         if covered["missing"]:
-            shown = f"{covered['mean_missing_as_0']:.3f}"
-            head.add_row(f"mean with the {covered['missing']} missing as 0", shown, style="bold")
+            yield f"mean with the {covered['missing']} missing as 0", f"{covered['mean_missing_as_0']:.3f}", "bold"
         if covered["train_rows"]:
-            head.add_row("answers to training rows", str(covered["train_rows"]), style="red")
+            yield "answers to training rows", str(covered["train_rows"]), "red"
     if summary["truncated"] is not None:
-        head.add_row("truncated", f"{summary['truncated']:.1%}")
+        yield "truncated", f"{summary['truncated']:.1%}"
     if summary["mean_tokens"] is not None:
-        head.add_row("mean tokens", f"{summary['mean_tokens']:.1f}")
+        yield "mean tokens", f"{summary['mean_tokens']:.1f}"
     if summary["failures"]:
-        head.add_row("could not be judged", str(summary["failures"]), style="red")
-    parts = _listing("parts")
-    for name, values in summary["parts"].items():
-        if whole or not summary["prefix"] or not name.startswith(summary["prefix"]):
-            parts.add_row(name, _interval(values))
-    modes = _listing("how the answers were read", "answers")
-    for name, count in list(summary["how"].items())[:12]:
-        modes.add_row(name, f"{count} ({count / summary['n']:.1%})")
-    return Group(head, parts, modes)
+        yield "could not be judged", str(summary["failures"]), "red"
 
 
-def _listing(title: str, values: str = "mean [95 % interval]") -> Terminal:
-    table = Terminal(title=title, min_width=64)
-    table.add_column("")
-    table.add_column(values, justify="right")
+def _listing(title: str, rows: Iterable[tuple[str, ...]], values: str = "mean [95 % interval]") -> Terminal:
+    table = Terminal("", TerminalColumn(values, justify="right"), title=title, min_width=64)
+    for name, value, *style in rows:
+        table.add_row(name, value, style="".join(style))
     return table
-
-
-def detail_tables(summary: Values) -> RenderableType:
-    """`summary_tables`, and beside it what the evaluation is broken down by, if the task has figures of its own."""
-    if set(summary["titles"]) == set(TITLES):
-        return summary_tables(summary)
-    shown = summary_tables(summary, whole=False)
-    note = [Text(f"{summary['note']}\n", style="bold yellow")] if summary["note"] else []
-    tables = [_broken_down(what, summary) for what in summary["by"]]
-    return Group(*note, shown, *tables, *([Text("\nall intervals: --json, --table md")] if tables else []))
 
 
 def tasks_tables(summaries: Mapping[str, Values]) -> RenderableType:
     """`detail_tables` of each task, and below them all tasks' rewards beside their floors and ceilings."""
     first = next(iter(summaries.values()))
-    table = Terminal(title=f"{first['source']} on {first['split']}", min_width=64)
-    table.add_column("task")
-    for heading in ("n", "reward [95 % interval]", "best control", "oracle"):
-        table.add_column(heading, justify="right")
+    headings = (
+        TerminalColumn(title, justify="right") for title in ("n", "reward [95 % interval]", "best control", "oracle")
+    )
+    table = Terminal("task", *headings, title=f"{first['source']} on {first['split']}", min_width=64)
     for name, summary in summaries.items():
         bounds = (summary["floor"], summary["ceiling"])
         shown = ["-" if bound is None else f"{bound:.3f}" for bound in bounds]
@@ -239,7 +233,7 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
         Section(table.name, table.name.replace("by-", "By "), table.to_html(limit=200)) for table in tables[1:]
     ]
     if replays:
-        sections.append(replayed({RULE: replays}))
+        sections.append(section("replays", "Episodes, replayed", replays={RULE: replays}))
     return page(f"{title} · Plumbline", sections)
 
 

@@ -1,5 +1,6 @@
 """Pages: data in templates. A page is one file, without a script or the network (its own policy forbids both)."""
 
+import base64
 import html as markup
 import re
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from plumbline.errors import visible
+from plumbline.evaluation.statistics import skill
 from plumbline.reports import numbers
 from plumbline.storage import open_regular
 
@@ -85,6 +87,9 @@ def read_template(name: str) -> str:
 def _environment() -> "Environment":
     import jinja2  # commands that make no page start without it
 
+    from plumbline.reports import build_tables, comparisons, sections, verdict  # they render templates, too
+    from plumbline.reports.view import name_of
+
     @jinja2.pass_context
     def escaped(context: jinja2.runtime.Context, value: object) -> Markup:
         if isinstance(value, Markup):
@@ -100,7 +105,9 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     made.filters |= {"c": coordinate, "typeset": typeset, "minus": minus, "clipped": clipped, "code": code}
-    made.globals |= {"numbers": numbers, "clip": clip, "zip": zip}
+    made.filters["base64"] = lambda data: base64.b64encode(data).decode()
+    made.globals |= {"numbers": numbers, "sections": sections, "tables": build_tables, "comparisons": comparisons}
+    made.globals |= {"verdict": verdict, "name_of": name_of, "skill": skill, "clip": clip, "zip": zip}
     return made
 
 

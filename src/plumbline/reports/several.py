@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -15,17 +16,8 @@ from plumbline.evaluation.history import Lineage, Member, Result
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
-from plumbline.reports.charts import (
-    DotRow,
-    Layer,
-    Mark,
-    Reference,
-    dot_chart,
-    numbers_of,
-    smoothed,
-    wide_chart,
-)
-from plumbline.reports.page import Figure, clip, page, section
+from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed, wide_chart
+from plumbline.reports.page import Figure, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.runs.lineage import in_words
 from plumbline.runs.run import Run
@@ -55,12 +47,7 @@ def history_tables(found: Lineage) -> list[Table]:
 def runs_table(found: Lineage) -> Table:
     """Each run: what it began from, when, how long, how far, how it ended, and what it has otherwise than before."""
     columns = (
-        "run",
-        Column("from", "Began from"),
-        Column("began", "Began"),
-        Column("trained", "Trained for"),
-        Column("steps", "Steps"),
-        Column("status", "Status"),
+        *("run", Column("from", "Began from"), "began", Column("trained", "Trained for"), "steps", "status"),
         Column("changed", "Otherwise than before"),
     )
     rows = tuple(Row(_run_cells(member), "head" if not member.depth else "") for member in found.members)
@@ -70,10 +57,10 @@ def runs_table(found: Lineage) -> Table:
 def _run_cells(member: Member) -> tuple[Cell, ...]:
     run = member.listed
     assert run is not None
-    steps = [
-        f"{stage} {run.steps.get(stage, 0)}" + (f" of {run.planned[stage]}" if _short_of(member, stage) else "")
-        for stage in dict.fromkeys([*run.planned, *run.steps])
-    ]
+    steps = []
+    for stage in dict.fromkeys([*run.planned, *run.steps]):
+        done, planned = run.steps.get(stage, 0), run.planned.get(stage)
+        steps.append(f"{stage} {done}" + (f" of {planned}" if planned is not None and done < planned else ""))
     status = f"{run.status}: {run.why}" if run.why else run.status
     control = ", negative control" if run.control else ""
     return (
@@ -87,12 +74,6 @@ def _run_cells(member: Member) -> tuple[Cell, ...]:
     )
 
 
-def _short_of(member: Member, stage: str) -> bool:
-    assert member.listed is not None
-    wanted = member.listed.planned.get(stage)
-    return wanted is not None and member.listed.steps.get(stage, 0) < wanted
-
-
 def results_table(found: Lineage) -> Table:
     """What each run's last stage came to, by task, split and mode, between floor and ceiling."""
     rows = []
@@ -100,15 +81,21 @@ def results_table(found: Lineage) -> Table:
         for one in member.results:
             asked = (member.name, one.task, one.split, one.mode, one.stage)
             rows.append((*asked, one.reward.n, one.reward, one.floor, one.ceiling, one.rubric))
-    columns = ("run", "task", "split", "mode", "stage", "n", "reward", "floor", "ceiling", Column("rubric", "Rubric"))
+    columns = ("run", "task", "split", "mode", "stage", "n", "reward", "floor", "ceiling", "rubric")
     return Table.of("results", "Mean reward after the last stage [95 % interval]", columns, rows)
 
 
 def comparisons_table(found: Lineage) -> Table:
     """Each run against the one before it, on the same examples; what is not comparable says why."""
-    named = ("run", Column("against", "Against"), "asked")
-    tested = ("before", "after", "difference", "p_holm", Column("says", "Says"), DETECTS, "n", "p")
-    rows = (_pairing_cells(one, found) for one in found.pairings)
+    named = ("run", "against", "asked")
+    tested = ("before", "after", "difference", "p_holm", "says", DETECTS, "n", "p")
+    rows = []
+    for one in found.pairings:
+        cells: tuple[Cell, ...] = (*[None] * 4, says(one, found), *[None] * 3)
+        if (paired := one.paired) is not None:
+            cells = (paired.before, paired.after, paired.difference, one.p, says(one, found), one.detectable)
+            cells += (paired.difference.n, paired.p_value)
+        rows.append((one.run, one.against, one.asked, *cells))
     caption = f"Differences on the same examples. {about(found)}"
     return Table.of("comparisons", caption, (*named, *tested), rows)
 
@@ -120,15 +107,6 @@ def about(found: Lineage) -> str:
         f"p: two-sided sign-flip test; p (Holm): adjusted{several}. Detects: the least difference that is found four "
         "times in five. Each row compares two trained models, not what other seeds would give"
     )
-
-
-def _pairing_cells(one: Pairing, found: Lineage) -> tuple[Cell, ...]:
-    named = (one.run, one.against, one.asked)
-    if one.paired is None:
-        return (*named, *[None] * 4, says(one, found), *[None] * 3)
-    paired = one.paired
-    tested = (paired.before, paired.after, paired.difference, one.p, says(one, found))
-    return (*named, *tested, one.detectable, paired.difference.n, paired.p_value)
 
 
 def says(one: Pairing, found: Lineage) -> str:
@@ -144,7 +122,7 @@ def says(one: Pairing, found: Lineage) -> str:
 
 def changes_table(found: Lineage) -> Table:
     """Every key of the recipes that differs from the run that a run is compared with."""
-    columns = ("run", Column("key", "Key"), Column("before", "Before"), Column("after", "Now"))
+    columns = ("run", "key", Column("before", "Before"), Column("after", "Now"))
     rows = (
         (f"{member.name} (than {member.against})", key, _value(old), _value(new))
         for member in found.members
@@ -163,70 +141,51 @@ def _value(value: Any) -> str | None:
 def history_terminal(found: Lineage) -> RenderableType:
     """What a terminal of 80 columns holds: runs have numbers, and what needs words stands below the tables."""
     number = {member.name: f"#{at}" for at, member in enumerate(found.members, 1)}
-    tested = [one for one in found.pairings if one.paired is not None]
-    parts: list[RenderableType] = [
-        _narrow_runs(found, number).to_rich(),
-        _narrow_results(found, number).to_rich(),
-    ]
-    if tested:
-        parts += [_narrow_comparisons(found, tested, number).to_rich(), Text(f"{about(found)}.\n", style="dim")]
-    words = [
-        f"{number[member.name]} has otherwise than {number[member.against]}: {in_words(member.changes)}"
-        for member in found.members
-        if member.against and member.changes
-    ]
-    for one in found.pairings:
-        if (said := says(one, found)) not in {*SAYS.values(), OTHER_SEED}:
-            words.append(f"{number[one.run]} against {number.get(one.against, one.against)}, {one.asked}: {said}")
-    wrong = [f"{member.name}: {what}" for member in found.members for what in member.problems]
+    tasks = len({one.task for member in found.members for one in member.results}) > 1
+    runs: list[tuple[Cell, ...]] = []
+    results: list[tuple[Cell, ...]] = []
+    words, wrong = [], []
+    for member in found.members:
+        at, run = number[member.name], member.listed
+        runs.append((at, *_narrow_cells(member, number)) if found.lineage else (at, member.name))
+        for one in member.results:
+            last = one.stage if run is None else next(reversed(run.planned), "base")
+            early = [f"(after {one.stage})"] if one.stage != last else []
+            asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
+            results.append((at, asked, one.reward.n, one.reward, one.floor, one.ceiling))
+        if member.against and member.changes:
+            words.append(f"{at} has otherwise than {number[member.against]}: {in_words(member.changes)}")
+        wrong += [f"{member.name}: {what}" for what in member.problems]
+    differences = []
+    for pairing in found.pairings:
+        if (paired := pairing.paired) is not None:
+            name = f"{number[pairing.run]}-{number.get(pairing.against, 'start')}"
+            tested = (paired.before, paired.after, paired.difference, pairing.p, pairing.detectable)
+            style = {"rise": "green", "fall": "red", "same": ""}[pairing.direction]
+            differences.append(Row((name, pairing.asked, *tested), style))
+        if (said := says(pairing, found)) not in {*SAYS.values(), OTHER_SEED}:
+            against = number.get(pairing.against, pairing.against)
+            words.append(f"{number[pairing.run]} against {against}, {pairing.asked}: {said}")
     wrong += [f"{place}: {what}" for place, what in found.others.items()]
+    shown = (NUMBER, "run", *(("from", "began", "trained", "status") if found.lineage else ()))
+    reward = Column("reward", "Reward [95 %]", "interval")
+    parts: list[RenderableType] = [
+        Table.of("runs", "", shown, runs).to_rich(),
+        Table.of("results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), results).to_rich(),
+    ]
+    if differences:
+        columns = ("run", "asked", "before", "after", "difference", "p_holm", DETECTS)
+        parts += [Table.of("comparisons", "", columns, differences).to_rich(), Text(f"{about(found)}.\n", style="dim")]
     return Group(*parts, *(Text(visible(one)) for one in words), *(Text(visible(one), style="yellow") for one in wrong))
 
 
-def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
-    """Those of `runs_table`; of runs and evaluations that are compared by name, their names."""
-    if not found.lineage:
-        return Table.of("runs", "", (NUMBER, "run"), ((number[one.name], one.name) for one in found.members))
-    rows = []
-    for member in found.members:
-        name, origin, began, trained, steps, status, _ = _run_cells(member)
-        if member.origin:
-            run = member.origin.run
-            origin = f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
-        said = f"{status} ({steps})" if steps else status
-        rows.append((number[member.name], name, origin, str(began or "")[5:], trained, said))
-    named = (Column("from", "From"), Column("began", "Began"), Column("long", "Trained"), Column("status", "Status"))
-    return Table.of("runs", "", (NUMBER, "run", *named), rows)
-
-
-def _narrow_results(found: Lineage, number: Mapping[str, str]) -> Table:
-    tasks = len({one.task for member in found.members for one in member.results}) > 1
-    rows = []
-    for member in found.members:
-        for one in member.results:
-            early = [f"(after {one.stage})"] if one.stage != _last_stage(member) else []
-            asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
-            rows.append((number[member.name], asked, one.reward.n, one.reward, one.floor, one.ceiling))
-    reward = Column("reward", "Reward [95 %]", "interval")
-    return Table.of("results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), rows)
-
-
-def _last_stage(member: Member) -> str | None:
-    """The stage that a run ends with; of a single evaluation, its own."""
-    if member.listed is None:
-        return member.results[0].stage if member.results else None
-    return next(reversed(member.listed.planned), "base")
-
-
-def _narrow_comparisons(found: Lineage, tested: Sequence[Pairing], number: Mapping[str, str]) -> Table:
-    rows = []
-    for one in tested:
-        _, _, asked, before, after, difference, p, _, least, _, _ = _pairing_cells(one, found)
-        start = number.get(one.against, "start")
-        style = {"rise": "green", "fall": "red", "same": ""}[one.direction]
-        rows.append(Row((f"{number[one.run]}-{start}", asked, before, after, difference, p, least), style))
-    columns = ("run", "asked", "before", "after", "difference", "p_holm", DETECTS)
-    return Table.of("comparisons", "", columns, rows)
+def _narrow_cells(member: Member, number: Mapping[str, str]) -> tuple[Cell, ...]:
+    """Those of `runs_table` that a terminal holds."""
+    name, origin, began, trained, steps, status, _ = _run_cells(member)
+    if member.origin:
+        run = member.origin.run
+        origin = f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
+    return name, origin, str(began or "")[5:], trained, f"{status} ({steps})" if steps else status
 
 
 # -- a page --------------------------------------------------------------------------------------------------------
@@ -264,26 +223,29 @@ def _figures(found: Lineage) -> list[Figure]:
 
 
 def _figure(title: str, rubric: str, runs: dict[str, list[Result]]) -> Figure:
-    rows = [DotRow(_tail(name), tuple(map(_mark, results))) for name, results in list(runs.items())[:MOST]]
+    rows = [
+        # The end of a name says more than its beginning: seeds and versions stand there.
+        (name if len(name) <= 22 else f"…{name[-21:]}", list(map(_mark, results)), "")
+        for name, results in list(runs.items())[:MOST]
+    ]
     every = [one for results in runs.values() for one in results]
     label = f"{title}: reward by run; " + ", ".join(
         f"{name} {numbers.fixed(one.reward.mean)} {one.mode}" for name, results in runs.items() for one in results
     )
     left = len(runs) - MOST
     marks = {one.mode: _mark(one) for one in every}
-    bounds = [_reference(every, "floor"), _reference(every, "ceiling")]
+    bounds = []
+    for name in ("floor", "ceiling"):  # lines where all results have one floor, or ceiling
+        values = {getattr(one, name) for one in every}
+        if len(values) == 1 and (value := values.pop()) is not None:
+            bounds.append((name, Interval(value, value, value, every[0].reward.n)))
     return Figure(
         title=title,
         about="mean reward [95 %]",
         keys=tuple((mark.style, mark.shape, mode) for mode, mark in marks.items()),
         more=" ".join(text for text in (rubric, f"{left} more below" if left > 0 else "") if text),
-        chart=dot_chart(rows, label=label, references=[one for one in bounds if one is not None]),
+        chart=dot_chart(rows, label=label, references=bounds),
     )
-
-
-def _tail(name: str) -> str:
-    """The end of a name says more than its beginning: seeds and versions stand there."""
-    return name if len(name) <= 22 else f"…{name[-21:]}"
 
 
 def _mark(one: Result) -> Mark:
@@ -291,20 +253,10 @@ def _mark(one: Result) -> Mark:
     return Mark(one.reward, one.mode, style, shape)
 
 
-def _reference(results: Sequence[Result], name: str) -> Reference | None:
-    """A line where all results have one floor, or ceiling; None where they differ."""
-    values = {getattr(one, name) for one in results}
-    if len(values) != 1 or (value := values.pop()) is None:
-        return None
-    return Reference(Interval(value, value, value, results[0].reward.n), name)
-
-
 # -- a sweep -------------------------------------------------------------------------------------------------------
 
 SEEDS = ("c1", "c2", "c3", "c4")
 """Styles of the seeds."""
-RECIPE = 16_000
-"""Bytes of the recipe that are shown."""
 Outcomes = Sequence[Mapping[str, Any]]
 
 
@@ -359,7 +311,7 @@ def seeds_table(summed: Outcomes) -> Table:
             named: tuple[Cell, ...] = (one["variant"] or "as it is", one["asked"], str(seed))
             cells = (*named, own["before"], own["after"], change, own["n"], own.get("p_value"))
             rows.append(Row(cells, "head" if own is one else ""))
-    asked = (Column("variant", "Variant"), Column("asked", "Asked"), Column("seed", "Seed"))
+    asked = ("variant", "asked", "seed")
     columns = (*asked, "before", "after", "difference", "n", Column("p_value", "p", "p"))
     caption = "Reward before and after the last stage; n counts seeds in the rows of all, and examples in the others"
     return Table.of("seeds", caption, columns, rows)
@@ -377,15 +329,13 @@ def sweep_page(
         failed: the rows of those that did not, with `error`.
         command: that made the sweep.
     """
-    shown, left = clip(recipe.to_yaml(), RECIPE)
-    more = f"\n… {left:,} more characters in the runs' recipe.yaml" if left else ""
     return page(
         f"{recipe.name} over seeds · Plumbline",
         [
             section("top", "", "sweep_top", recipe=recipe, failed=failed),
             section("results", "Over the seeds", "sweep_results", table=seeds_table(summed)),
             section("curves", "Reward by step", "sweep_curves", figures=_seed_figures(runs)),
-            section("record", "Recipe and command", "sweep_record", command=command, recipe=shown + more),
+            section("record", "Recipe and command", "sweep_record", command=command, recipe=recipe),
         ],
     )
 
@@ -395,31 +345,23 @@ def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[Figure]:
     groups: dict[str, list[tuple[int, Run]]] = {}
     for label, seed, run in runs:
         groups.setdefault(label.removesuffix(f"seed={seed}").strip(), []).append((seed, run))
-    drawn = []
+    kinds = (
+        ("train/reward{}", "in training; dots: single steps, lines: moving means"),
+        ("eval{}/mean_reward", "greedily, on held-out examples"),
+    )
+    figures = []
     for label, members in groups.items():
-        for task in members[0][1].recipe.each_task:
-            inside = f"/{task}" if task else ""
-            for key, what in (
-                (f"train/reward{inside}", "in training; dots: single steps, lines: moving means"),
-                (f"eval{inside}/mean_reward", "greedily, on held-out examples"),
-            ):
-                name = ", ".join(part for part in (label, task) if part)
-                drawn.append(_seed_figure(name, what, key, members))
-    return [figure for figure in drawn if figure is not None]
-
-
-def _seed_figure(name: str, what: str, key: str, members: Sequence[tuple[int, Run]]) -> Figure | None:
-    layers: list[Layer] = []
-    ends = []
-    for at, (seed, run) in enumerate(members):
-        rows = [row for row in run.rows("rl") if row.get(key) is not None]
-        if rows:
-            steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
-            layers += smoothed(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
-            ends.append(f"seed {seed} {numbers.fixed(float(values[-1]))}")
-    if not layers:
-        return None
-    title = f"Reward{f', {name}' if name else ''}"
-    label = f"{title} {what}; at the end {', '.join(ends)}"
-    chart, narrow = wide_chart(layers, label)
-    return Figure(title=title, about=what, chart=chart, narrow=narrow)
+        for task, (key, what) in product(members[0][1].recipe.each_task, kinds):
+            key = key.format(f"/{task}" if task else "")
+            layers: list[Layer] = []
+            ends = []
+            for at, (seed, run) in enumerate(members):
+                if rows := [row for row in run.rows("rl") if row.get(key) is not None]:
+                    steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
+                    layers += smoothed(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
+                    ends.append(f"seed {seed} {numbers.fixed(float(values[-1]))}")
+            if layers:
+                title = ", ".join(filter(None, ("Reward", label, task)))
+                chart, narrow = wide_chart(layers, f"{title} {what}; at the end {', '.join(ends)}")
+                figures.append(Figure(title=title, about=what, chart=chart, narrow=narrow))
+    return figures

@@ -73,7 +73,6 @@ class Column:
 COMMON = {
     column.key: column
     for column in (
-        *(Column(key, key.capitalize()) for key in ("run", "task", "split", "stage", "stages", "asked")),
         Column("mode", "Asked"),
         Column("n", "n", "count"),
         Column("reward", "Reward", "interval"),
@@ -82,6 +81,9 @@ COMMON = {
         Column("p", "p", "p"),
         Column("p_holm", "p (Holm)", "p"),
         Column("skill", "Skill", "number", 2),
+        Column("share", "Share", "share"),
+        Column("source", "Answers from"),
+        Column("failures", "Failures", "count"),
     )
 }
 """Columns of several tables, which name them by their keys."""
@@ -113,9 +115,9 @@ class Table:
     def of(
         cls, name: str, caption: str, columns: Iterable[str | Column], rows: Iterable[Row | Iterable[Cell]]
     ) -> "Table":
-        """A table whose columns may be keys of `COMMON`, and whose rows may be cells alone."""
-        made = (COMMON[column] if isinstance(column, str) else column for column in columns)
-        return cls(name, caption, tuple(made), tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows))
+        """A table whose columns may be keys, of `COMMON` or else of texts, and whose rows may be cells alone."""
+        made = tuple(map(_column, columns))
+        return cls(name, caption, made, tuple(r if isinstance(r, Row) else Row(tuple(r)) for r in rows))
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -178,6 +180,12 @@ class Table:
 
     def _pairs(self, row: Row) -> list[tuple[Column, Cell]]:
         return list(zip(self.columns, row.cells, strict=True))
+
+
+def _column(column: str | Column) -> Column:
+    if isinstance(column, Column):
+        return column
+    return COMMON.get(column) or Column(column, column.replace("_", " ").capitalize())
 
 
 def recorded(values: Mapping[str, Any] | None) -> Interval | None:

@@ -65,9 +65,8 @@ def verdict(
     if reward.direction == "same" and reward.paired.difference.excludes_zero != (reward.p < 0.05):
         clauses.append("the interval and the test disagree, so this is not called a change")
     if other is not None and other.reward.direction != reward.direction:
-        moved, difference = MOVED[other.reward.direction], other.reward.paired.difference
-        sure = f"{numbers.interval_text(difference, sign=True)}, {numbers.p_text(other.reward.p)}"
-        clauses.append(f"{other.mode} answers disagree: their reward {moved} ({sure})")
+        moved = MOVED[other.reward.direction]
+        clauses.append(f"{other.mode} answers disagree: their reward {moved} ({_sure(other.reward)})")
     if reward.direction != "same" and any(change.is_form for change in comparison.parts):
         clauses.append(_origin(comparison))
     floor = bounds.floor if bounds else None
@@ -164,17 +163,20 @@ def _claim(comparison: Comparison) -> str:
     """What changed, from where to where, and how sure that is."""
     reward, difference = comparison.reward, comparison.reward.paired.difference
     what = f"the {comparison.mode} reward on {_examples(difference.n, comparison.split)}"
-    sure = f"{numbers.interval_text(difference, sign=True)}"
-    p = numbers.p_text(reward.paired.p_value)
+    sure = _sure(reward)
     if reward.direction != "same":
-        return f"{what} from {numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}, {p}"
+        return f"{what} from {numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}"
     if reward.paired.ties == difference.n:
         return f"{what}: every example earned the same before and after ({numbers.fixed(reward.after.mean)} on average)"
     least = numbers.fixed(reward.detectable, 2 if reward.detectable >= 0.02 else 3)
     return (
-        f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}, {p}): "
+        f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}): "
         f"with n = {numbers.count(difference.n)} a difference under {least} cannot be seen reliably"
     )
+
+
+def _sure(change: Change) -> str:
+    return f"{numbers.interval_text(change.paired.difference, sign=True)}, {numbers.p_text(change.p)}"
 
 
 def _bounds(bounds: Bounds | None) -> str:
@@ -196,10 +198,9 @@ def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
     reward = whole.reward
     moved = {"rise": "higher", "fall": "lower", "same": "no different"}[reward.direction]
     change = f"{numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}"
-    sure = f"{numbers.interval_text(reward.paired.difference, sign=True)}, {numbers.p_text(reward.paired.p_value)}"
     shared = reward.paired.difference.n
     on = "" if shared == comparison.reward.paired.difference.n else f" on the {shared} examples of both"
-    return f"first to last, the reward is {moved} than that of {name_of(whole.before)}{on} ({change}: {sure})"
+    return f"first to last, the reward is {moved} than that of {name_of(whole.before)}{on} ({change}: {_sure(reward)})"
 
 
 def _origin(comparison: Comparison) -> str:

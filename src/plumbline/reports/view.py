@@ -16,7 +16,7 @@ from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.watch import Watched, afterwards
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import among
+from plumbline.evaluation.comparison import aligned, among
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
@@ -28,7 +28,6 @@ from plumbline.runs.run import QUIET, Run
 from plumbline.storage import read_object
 
 NAMES = {"base": "Base", "sft": "SFT", "rl": "GRPO"}
-MODES = ("greedy", "sampled")
 WORK = {
     "time/rollouts": "rollouts",
     "time/update": "update",
@@ -42,13 +41,9 @@ WORK = {
 class Bounds:
     """What the controls and the oracle earn on the same examples."""
 
-    controls: Mapping[str, Interval]
+    floor: tuple[str, Interval] | None
+    """The best control."""
     oracle: Interval | None
-
-    @property
-    def floor(self) -> tuple[str, Interval] | None:
-        """The best control."""
-        return max(self.controls.items(), key=lambda item: item[1].mean) if self.controls else None
 
 
 @dataclass
@@ -97,7 +92,7 @@ class View:
             return {"rl": [_of_task(row, self.task) for row in self.whole.metrics.get("rl", [])]}
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in self.run.files["metrics"].rows():
-            rows.setdefault(str(row.get("stage", "")), []).append(row)
+            rows.setdefault(row["stage"], []).append(row)
         return {stage: rows[stage] for stage in ordered(rows)}
 
     @cached_property
@@ -110,9 +105,9 @@ class View:
         """Where the recorded seconds went: by (stage, kind of work), in the order of training."""
         spent: dict[str, dict[str, float]] = {}
         for row in self.timings:
-            stage = spent.setdefault(str(row.get("stage", "")), {})
+            stage = spent.setdefault(row["stage"], {})
             for key, value in row.items():
-                if key.startswith("time/") and isinstance(value, (int, float)):
+                if key.startswith("time/") and value is not None:
                     work = WORK.get(key, key.removeprefix("time/"))
                     stage[work] = stage.get(work, 0.0) + float(value)
         return {(stage, work): seconds for stage in ordered(spent) for work, seconds in spent[stage].items()}
@@ -132,7 +127,7 @@ class View:
     @cached_property
     def warnings(self) -> list[dict[str, Any]]:
         """The events that say that something is amiss."""
-        return [event for event in self.events if event.get("kind") not in QUIET]
+        return [event for event in self.events if event["kind"] not in QUIET]
 
     @cached_property
     def watched(self) -> list[Watched]:
@@ -176,16 +171,20 @@ class View:
     # -- evaluations ---------------------------------------------------------------------------------------------
 
     @cached_property
+    def finals(self) -> list[EvaluationKey]:
+        """The evaluations after the stages."""
+        return [key for key in self.evaluations if key.step is None and key.stage != REFERENCE]
+
+    @cached_property
     def stages(self) -> list[str]:
         """Stages that were evaluated after their end, in the order of training."""
-        return ordered({key.stage for key in self.evaluations if key.step is None and key.stage != REFERENCE})
+        return ordered({key.stage for key in self.finals})
 
     @cached_property
     def splits(self) -> list[str]:
         """Splits of those evaluations, as the recipe orders them."""
-        wanted = [*self.run.recipe.evaluation.final, self.run.recipe.evaluation.split]
-        there = {key.split for key in self.evaluations if key.step is None and key.stage != REFERENCE}
-        return [split for split in dict.fromkeys([*wanted, *sorted(there)]) if split in there]
+        section, present = self.run.recipe.evaluation, sorted({key.split for key in self.finals})
+        return [split for split in dict.fromkeys([*section.final, section.split, *present]) if split in present]
 
     @cached_property
     def further(self) -> list[str]:
@@ -195,8 +194,7 @@ class View:
 
     def modes(self, split: str) -> list[str]:
         """How models were decoded on a split, greedy first."""
-        there = {k.mode for k in self.evaluations if k.split == split and k.step is None and k.stage != REFERENCE}
-        return [*(mode for mode in MODES if mode in there), *sorted(there - set(MODES))]
+        return sorted({key.mode for key in self.finals if key.split == split}, key=_mode_order)
 
     def final(self, stage: str, split: str, mode: str) -> Evaluation | None:
         """The evaluation after a stage."""
@@ -217,20 +215,17 @@ class View:
 
     def _references(self, evaluation: Evaluation) -> dict[str, Evaluation]:
         """The references on exactly the examples of an evaluation; those that lack one of them are left out."""
-        wanted = [row.id for row in evaluation.rows]
-        found = {}
-        for key, reference in self.evaluations.items():
-            if key.stage == REFERENCE and key.split == evaluation.split:
-                rows = {row.id: row for row in reference.rows}
-                if all(name in rows for name in wanted):
-                    found[key.mode] = replace(reference, rows=tuple(rows[name] for name in wanted))
-        return found
+        return {
+            key.mode: found
+            for key, reference in self.evaluations.items()
+            if key.stage == REFERENCE and key.split == evaluation.split and (found := aligned(reference, evaluation))
+        }
 
     def bounds(self, evaluation: Evaluation) -> Bounds:
         """Floor and ceiling on the examples of an evaluation."""
         means = {name: mean_interval(found.rewards()) for name, found in self._references(evaluation).items()}
         oracle = means.pop(ORACLE, None)
-        return Bounds(means, oracle)
+        return Bounds(max(means.items(), key=lambda item: item[1].mean) if means else None, oracle)
 
     def reference_keys(self, split: str) -> list[EvaluationKey]:
         """The controls from the worst to the best, then the oracle."""
@@ -243,7 +238,7 @@ class View:
         for key, evaluation in self.evaluations.items():
             if key.step is not None:
                 series.setdefault((key.split, key.mode), []).append((key.step, evaluation))
-        order = sorted(series, key=lambda name: (name[0], self._mode_rank(name[1]), name[1]))
+        order = sorted(series, key=lambda name: (name[0], _mode_order(name[1])))
         return {name: sorted(series[name], key=lambda point: point[0]) for name in order}
 
     def reward(self, evaluation: Evaluation) -> Interval:
@@ -251,10 +246,6 @@ class View:
         if id(evaluation) not in self._rewards:
             self._rewards[id(evaluation)] = mean_interval(evaluation.rewards())
         return self._rewards[id(evaluation)]
-
-    @staticmethod
-    def _mode_rank(mode: str) -> int:
-        return MODES.index(mode) if mode in MODES else len(MODES)
 
     # -- comparisons ---------------------------------------------------------------------------------------------
 
@@ -301,12 +292,10 @@ class View:
         return found if isinstance(found, Comparison) else None
 
     @cached_property
-    def headline_evaluations(self) -> list[tuple[str, Evaluation]]:
-        """The evaluations of the last two stages that the verdict compares, by stage."""
-        if self.headline is None:
-            return []
-        last = [(stage, self.final(stage, *self.headline)) for stage in self.evaluated(*self.headline)[-2:]]
-        return [(stage, evaluation) for stage, evaluation in last if evaluation is not None]
+    def headline_keys(self) -> list[EvaluationKey]:
+        """The evaluations of the last two stages that the verdict compares."""
+        headline = self.headline
+        return [EvaluationKey(stage, *headline) for stage in self.evaluated(*headline)[-2:]] if headline else []
 
     def on_each_split(self, compare: Callable[[str, str], Comparison | IncomparableError | None]) -> list[Comparison]:
         """What `compare` (`last_two`, `first_to_last`) finds on every split, decoded as the verdict's answers were."""
@@ -317,25 +306,6 @@ class View:
     def rises(self) -> list[Comparison]:
         """The first stage against the last on every split."""
         return self.on_each_split(self.first_to_last)
-
-    # -- progress ------------------------------------------------------------------------------------------------
-
-    def last_step(self) -> tuple[str, int, int | None] | None:
-        """The stage in progress or last done, its last recorded step, and how many it has, where that is known."""
-        if not self.metrics:
-            return None
-        stage = list(self.metrics)[-1]
-        step = max((int(row["step"]) for row in self.metrics[stage]), default=0)
-        return stage, step, self.total_steps(stage)
-
-    def total_steps(self, stage: str) -> int | None:
-        """How many steps the recipe gives a stage; None where that depends on the data."""
-        recipe = self.run.recipe
-        if stage == "rl":
-            return recipe.rl.steps if recipe.rl else None
-        if stage == "sft":
-            return recipe.sft.steps if recipe.sft else None
-        return recipe.model.tiny.steps if recipe.model.tiny else None
 
     @property
     def has_breakdown(self) -> bool:
@@ -355,6 +325,11 @@ def _of_task(row: Mapping[str, Any], task: str) -> dict[str, Any]:
         inside = f"{kind}/{task}"
         kept |= {f"{kind}{key.removeprefix(inside)}": row[key] for key in row if f"{key}/".startswith(f"{inside}/")}
     return kept
+
+
+def _mode_order(mode: str) -> tuple[bool, str]:
+    """Greedy, sampled, then others by name."""
+    return mode not in {"greedy", "sampled"}, mode
 
 
 def ordered(stages: Mapping[str, Any] | set[str]) -> list[str]:

@@ -1,7 +1,6 @@
 """A run directory in, `report.html`, `report.md` and `tables/` out: functions of the records, always the same bytes."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -9,8 +8,8 @@ from rich.text import Text
 
 from plumbline.records import Example
 from plumbline.reports import sections
-from plumbline.reports.build_tables import all_tables
-from plumbline.reports.page import Section, page
+from plumbline.reports.build_tables import all_tables, watch
+from plumbline.reports.page import Section, page, render, section
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.claims import check_links
@@ -40,7 +39,8 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
         place = Path("tables") / one.task
         for table in all_tables(one):
             files |= {f"{place / table.name}.csv": table.to_csv(), f"{place / table.name}.tex": table.to_latex()}
-    files |= {"report.md": sections.markdown_report(view, said), "report.html": html_report(view, said)}
+    marked = render("report.md", view=view, said=said)  # to paste into an issue or a model card
+    files |= {"report.md": marked.rstrip() + "\n", "report.html": html_report(view, said)}
     check_links(run.folder, "tables")
     for name, text in files.items():  # last of all: a record that cannot be read leaves no half of a report
         write_text(run.folder / name, text)
@@ -48,21 +48,31 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
 
 
 def html_report(view: View, said: Verdict) -> str:
-    """The HTML file; of several tasks with sections for each."""
-    body = [
-        replace(section, anchor=f"{section.anchor}-{one.task}", heading=f"{section.heading}: {one.task}")
-        for one in view.tasks
-        for section in _of_task(one)
+    """The HTML file; of several tasks with sections for each. A section with nothing to say is left out."""
+    made = [section("top", "", view=view, said=said)]
+    for one in view.tasks or [view]:
+        headings = {
+            "results": "Before and after",
+            "curves": "Curves",
+            "strict": "Strict against lenient",
+            "parts": "Parts and strata",
+            "breakdown": "Seen and held out",
+            "samples": "Samples side by side" if one.headline_comparison() else "Samples",
+            "replays": "Episodes, replayed",
+        }
+        anchor, name = (f"-{one.task}", f": {one.task}") if one.task else ("", "")
+        for what, heading in headings.items():
+            made.append(section(what + anchor, heading + name, what, view=one, replays=sections.replays(one)))
+    if view.tasks:
+        made.append(section("curves", "Curves", view=view))
+    made += [
+        section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
+        Section("watch", "Watch rules", watch(view).to_html() if view.watched else ""),
+        section("next", "What to do next", "facts", pairs=sections.next_facts(view)),
+        section("cost", "Time and tokens", view=view),
+        section("record", "Recipe, environment, events", view=view),
     ]
-    body = [*body, sections.curves(view)] if view.tasks else _of_task(view)
-    said_of_run = [*sections.checked(view), *sections.handoff(view), sections.cost(view), sections.record(view)]
-    return page(f"{view.run.recipe.name} · Plumbline", [sections.top(view, said), *body, *said_of_run])
-
-
-def _of_task(view: View) -> list[Section]:
-    """What is said of one task; its own figures and replays are there where there are any."""
-    compared = [sections.results(view), sections.curves(view), sections.strict(view), sections.parts(view)]
-    return [*compared, *sections.breakdown(view), sections.samples(view), *sections.replays(view)]
+    return page(f"{view.run.recipe.name} · Plumbline", [one for one in made if one.body])
 
 
 def run_summary(run: Run) -> RenderableType:

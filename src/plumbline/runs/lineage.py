@@ -9,6 +9,7 @@ what stood there before.
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from plumbline.errors import DataError, PlumblineError, RunError
 from plumbline.recipe import Recipe, differences, value_differences
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs import claims
-from plumbline.runs.cards import CARD, Card
+from plumbline.runs.cards import Card
 from plumbline.runs.record import RunRecord, read_record
 from plumbline.storage import begins_with, clear_read_errors, dumps
 
@@ -110,7 +111,8 @@ def list_runs(folders: Sequence[Path]) -> tuple[list[RunRecord], dict[str, str]]
             f"there is no run in {', '.join(map(str, folders))}{f' ({found})' if found else ''}",
             "give a run, or a folder that holds runs: `plumbline run RECIPE` makes one",
         )
-    return _named_apart(list(runs.values())), others
+    twice = len({run.name for run in runs.values()}) < len(runs)  # runs of several folders may have one name
+    return [replace(run, name=str(run.folder)) if twice else run for run in runs.values()], others
 
 
 def _walk(folder: Path, name: str, depth: int, seen: set[Path]) -> Iterator[tuple[str, Path, str | None]]:
@@ -158,12 +160,6 @@ def _what(folder: Path, inside: Sequence[Path]) -> str:
     return f"no run: {known}" if known else f"no run (it holds {', '.join(path.name for path in inside[:3])})"
 
 
-def _named_apart(runs: list[RunRecord]) -> list[RunRecord]:
-    """Runs of several folders may have one name; then all are called by their places."""
-    twice = len({run.name for run in runs}) < len(runs)
-    return [replace(run, name=str(run.folder)) for run in runs] if twice else runs
-
-
 # -- what each began from ------------------------------------------------------------------------------------------
 
 
@@ -188,10 +184,10 @@ def origins(runs: Sequence[RunRecord]) -> dict[str, Origin]:
     was moved by its card, which names recipe and stage; one whose files are gone by the names in its path.
     """
     places = {run.folder.resolve(): run for run in runs}
-    return {run.name: _origin(run, runs, places) for run in runs}
+    return {run.name: _origin(run, places) for run in runs}
 
 
-def _origin(run: RunRecord, runs: Sequence[RunRecord], places: Mapping[Path, RunRecord]) -> Origin:
+def _origin(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
     model = run.section("model").get("name")
     if not isinstance(model, str):
         return Origin("")
@@ -201,28 +197,18 @@ def _origin(run: RunRecord, runs: Sequence[RunRecord], places: Mapping[Path, Run
     for place in tried:
         if place.parent.name == "models" and (parent := places.get(place.parent.parent)):
             return Origin(model, parent.name, place.name)
+    others = [one for one in places.values() if one is not run]
     for place in tried:
-        if (place / CARD).is_file() and (found := _by_card(place, run, runs)):
-            return Origin(model, *found)
+        with suppress(PlumblineError):
+            if card := Card.read(place):
+                same = [one for one in others if card.recipe == f"{one.recipe.get('name')} {one.identity}"]
+                if len(same) == 1:
+                    return Origin(model, same[0].name, card.stage)
     if len(path.parts) > 2 and path.parts[-2] == "models":
-        alike = [one for one in runs if one.folder.name == path.parts[-3] and one is not run]
+        alike = [one for one in others if one.folder.name == path.parts[-3]]
         if len(alike) == 1:
             return Origin(model, alike[0].name, path.name)
     return Origin(model)
-
-
-def _by_card(model: Path, run: RunRecord, runs: Sequence[RunRecord]) -> tuple[str, str] | None:
-    """The run and the stage that a model's card names, where that is one of these runs and only one."""
-    try:
-        card = Card.read(model)
-    except PlumblineError:
-        return None
-    alike = (
-        []
-        if card is None
-        else [one for one in runs if one is not run and card.recipe == f"{one.recipe.get('name')} {one.identity}"]
-    )
-    return (alike[0].name, card.stage) if card is not None and len(alike) == 1 else None
 
 
 def in_order(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> list[tuple[RunRecord, int]]:
@@ -366,8 +352,7 @@ def same_but_seed(one: Recipe, other: Recipe) -> bool:
 def more_than_seed(one: Recipe, other: Recipe) -> list[Change]:
     """What differs besides the seed, the name and what changes no result."""
     free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
-    found = [Change(*each) for each in differences(one, other)]
-    return [each for each in found if each.key not in free and not each.free]
+    return [change for each in differences(one, other) if not (change := Change(*each)).free and change.key not in free]
 
 
 def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], folder: object) -> list[Change]:

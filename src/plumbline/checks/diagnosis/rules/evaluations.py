@@ -121,7 +121,10 @@ def find_decoding(history: History) -> Iterator[Finding]:
         greedy = mine.get((task, split, "greedy"))
         if mode != "sampled" or greedy is None:
             continue
-        change = compare(greedy.evaluation, sampled.evaluation).difference
+        try:
+            change = compare(greedy.evaluation, sampled.evaluation).difference
+        except IncomparableError:
+            continue
         if min(abs(change.low), abs(change.high)) > FAR and change.low * change.high > 0:
             better = "sampled" if change.mean > 0 else "greedy"
             yield Finding(
