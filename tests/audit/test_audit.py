@@ -69,7 +69,7 @@ def test_a_sound_task_has_no_finding_and_its_figures():
     assert plain["writings"][DECIMAL_COMMA]["loss"] == 0.0
     assert plain["cheat"]["reward"]["mean"] < 0.3
     assert {what for what, _, _ in heard} >= {"gold answers", "search for cheats", "all a second time"}
-    assert len(audit(FaultyTask(), ["val"], limit=5).seen.golds) == 5
+    assert len(audit(FaultyTask(), ["val"], limit=5).context.golds) == 5
 
 
 def test_the_same_seed_gives_the_same_audit():
@@ -109,9 +109,9 @@ def test_the_search_puts_together_what_no_single_start_has(monkeypatch):
 
     monkeypatch.setattr(cheats, "VERDICTS", 6000)
     found = audit(Words())
-    assert found.seen.cheat.reward == pytest.approx(1.0)
-    assert "sim" in found.seen.cheat.text
-    assert "<the prompt" in found.seen.cheat.rule
+    assert found.context.cheat.reward == pytest.approx(1.0)
+    assert "sim" in found.context.cheat.text
+    assert "<the prompt" in found.context.cheat.rule
 
 
 def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_gold_of_theirs():

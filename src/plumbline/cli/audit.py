@@ -54,7 +54,7 @@ def audit(
             opened = target(view.working)
             splits = (split,) if split is not None else ()
             found[name] = audit_task(opened, splits, limit=limit, seed=seed, progress=view.working)
-    plain = {"audits": {name or each.task: each.plain() for name, each in found.items()}}
+    plain = {"audits": {name or each.context.task.name: each.plain() for name, each in found.items()}}
     if out is not None:
         write_json(out, plain)
     if as_json:

@@ -201,41 +201,28 @@ def refuse(examined: Examined) -> None:
 def _secrets(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
     absent = [name for name in spec.secrets if not os.environ.get(name)]
     if spec.on == "process" and absent:
-        yield Finding(
-            "fatal",
-            f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs it",
-            check="secrets",
-            fix=f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent",
-        )
+        what = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs it"
+        fix = f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent"
+        yield Finding("fatal", what, check="secrets", fix=fix)
     elif spec.on != "process" and spec.secrets:
-        yield Finding(
-            "note",
-            f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes: nothing secret is sent, and "
-            "the job refuses to begin without",
-            check="secrets",
-        )
+        what = f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes: nothing secret is sent, "
+        what += "and the job refuses to begin without"
+        yield Finding("note", what, check="secrets")
     if "wandb" in recipe.run.trackers and "WANDB_API_KEY" not in spec.secrets and "WANDB_MODE" not in spec.env:
-        yield Finding(
-            "warning",
-            "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY",
-            check="secrets",
-            fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline",
-        )
+        what = "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY"
+        yield Finding("warning", what, check="secrets", fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline")
 
 
 def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]:
     """A package that is too large, and paths that the recipe needs and the package lacks."""
     if package.bytes > LIMIT:
         large = sorted(package.files.items(), key=lambda one: -one[1])[:5]
-        yield Finding(
-            "fatal",
-            f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, and "
-            f"Ray takes {LIMIT / 2**20:.0f} MiB; the largest: "
-            + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large),
-            check="package-size",
-            evidence={"bytes": package.bytes, "largest": dict(large)},
-            fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them",
-        )
+        largest = ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large)
+        what = f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, "
+        what += f"and Ray takes {LIMIT / 2**20:.0f} MiB; the largest: {largest}"
+        fix = f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them"
+        evidence = {"bytes": package.bytes, "largest": dict(large)}
+        yield Finding("fatal", what, check="package-size", evidence=evidence, fix=fix)
     file = find(spec.recipe)
     bundled = not file.resolve().is_relative_to(spec.working_dir)
     for path, key in [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]:
@@ -249,12 +236,9 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
         elif not inside_only and spec.here:
             continue  # the job is on this machine
         elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
-            yield Finding(
-                "fatal",
-                f"{path} ({key}) is a place of this machine, outside of what is sent",
-                check="files",
-                fix=f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {path}",
-            )
+            what = f"{path} ({key}) is a place of this machine, outside of what is sent"
+            fix = f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {path}"
+            yield Finding("fatal", what, check="files", fix=fix)
         elif lacking := package.lacking(path):
             first, rule = next(iter(lacking.items()))
             whole = str(path) == first or len(lacking) == 1
@@ -351,22 +335,16 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
     wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
     pins = {found[1].lower().replace("_", "-"): found[2] for line in wanted if (found := PINNED.match(line))}
     if loose := [line for line in wanted if not PINNED.match(line) and "@" not in line]:
-        yield Finding(
-            "warning",
-            f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such as {loose[0]}: the "
-            "cluster may install others than were tried here",
-            check="requirements",
-            fix=f"write {re.split(r'[^A-Za-z0-9._-]', loose[0])[0] or loose[0]}==VERSION",
-        )
+        what = f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such as {loose[0]}: "
+        what += "the cluster may install others than were tried here"
+        fix = f"write {re.split(r'[^A-Za-z0-9._-]', loose[0])[0] or loose[0]}==VERSION"
+        yield Finding("warning", what, check="requirements", fix=fix)
     if other := {name: (pin, own) for name, pin in pins.items() if (own := installed(name)) not in {None, pin}}:
         name, (pin, own) = next(iter(other.items()))
-        yield Finding(
-            "warning",
-            f"{len(other)} packages are pinned to other versions than those that this was tried with here, such as "
-            f"{name}=={pin} ({own} here)",
-            check="requirements",
-            evidence={name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()},
-        )
+        what = f"{len(other)} packages are pinned to other versions than those that this was tried with here, such as "
+        what += f"{name}=={pin} ({own} here)"
+        evidence = {name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()}
+        yield Finding("warning", what, check="requirements", evidence=evidence)
     if here:
         return
     command = [sys.executable, "-P", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "-r"]
@@ -378,13 +356,9 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
         yield Finding("note", f"pip did not say in {PIP_SECONDS} s whether the pins go together", check="requirements")
         return
     if errors := [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]:
-        yield Finding(
-            "fatal",
-            f"pip cannot install {path.name}: {errors[-1].removeprefix('ERROR: ')}",
-            check="requirements",
-            evidence={"said": errors[:10]},
-            fix=f"python -m pip install --dry-run -r {path}",
-        )
+        what = f"pip cannot install {path.name}: {errors[-1].removeprefix('ERROR: ')}"
+        fix = f"python -m pip install --dry-run -r {path}"
+        yield Finding("fatal", what, check="requirements", evidence={"said": errors[:10]}, fix=fix)
     elif done.returncode:
         yield Finding("note", "whether the pins go together was not asked: there is no pip here", check="requirements")
 
