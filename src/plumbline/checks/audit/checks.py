@@ -152,10 +152,10 @@ def oracle(seen: Bench) -> Iterator[Finding]:
     unexplained = []
     for verdict, score in low:
         paying = {name: value for name, value in score.parts.items() if name not in seen.idle}
-        short = {name for name, value in paying.items() if value is not None and value < 1 - EXACT}
+        short = [name for name, value in paying.items() if value is not None and value < 1 - EXACT]
         for name in short:
             lacking[name] += 1
-        if not short or short - named:
+        if not short or not named.issuperset(short):
             unexplained.append((verdict, score))
     if unexplained:
         unexplained.sort(key=lambda pair: pair[1].total)
