@@ -11,8 +11,9 @@ from plumbline.checks.audit import bench, cheats, checks
 from plumbline.checks.audit.audit import audit, targets
 from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
 from plumbline.errors import DataError, RecipeError
-from plumbline.records import Example
+from plumbline.records import Example, Score
 from plumbline.tasks import silent
+from plumbline.tasks.precheck import Case
 from tests.audit.faulty import FaultyTask
 
 
@@ -69,7 +70,22 @@ def test_a_sound_task_has_no_finding_and_its_figures():
     assert plain["writings"][DECIMAL_COMMA]["loss"] == 0.0
     assert plain["cheat"]["reward"]["mean"] < 0.3
     assert {what for what, _, _ in heard} >= {"gold answers", "search for cheats", "all a second time"}
-    assert len(audit(FaultyTask(), ["val"], limit=5).seen.golds) == 5
+    assert len(audit(FaultyTask(), ["val"], limit=5).context.golds) == 5
+
+
+def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
+    names = [f"part{number}" for number in range(9)]
+
+    class Half(FaultyTask):
+        def judge(self, example, completion):
+            share = 0.25 if example is golds[0].example else 0.5
+            return super().judge(example, completion)[0], Score(total=share, parts=dict.fromkeys(names, share))
+
+    bench_ = bench.Bench(Half(), silent)
+    golds = [Case(example, "gold answer", example.gold) for example in bench_.task.examples("val")[:3]]
+    bench_.judge("gold answers", {("gold",): golds})
+    (finding,) = [one for one in checks.oracle(bench_) if one.check == "oracle"]
+    assert list(finding.evidence["parts"]) == names
 
 
 def test_the_same_seed_gives_the_same_audit():
@@ -109,9 +125,9 @@ def test_the_search_puts_together_what_no_single_start_has(monkeypatch):
 
     monkeypatch.setattr(cheats, "VERDICTS", 6000)
     found = audit(Words())
-    assert found.seen.cheat.reward == pytest.approx(1.0)
-    assert "sim" in found.seen.cheat.text
-    assert "<the prompt" in found.seen.cheat.rule
+    assert found.context.cheat.reward == pytest.approx(1.0)
+    assert "sim" in found.context.cheat.text
+    assert "<the prompt" in found.context.cheat.rule
 
 
 def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_gold_of_theirs():

@@ -24,8 +24,8 @@ def test_a_task_of_ours_is_sound(name, records, monkeypatch):
         task = open_task("commerce", {**SMALL, "job": name}, records / "commerce")
     found = audit(task, limit=6)
     assert found.findings == ()
-    assert found.seen.ceiling == 1.0
-    assert found.seen.cheat.reward < 0.5
+    assert found.context.ceiling == 1.0
+    assert found.context.cheat.reward < 0.5
 
 
 def test_the_strict_reading_of_the_commerce_log_is_fatal(records):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
+from plumbline.errors import UntrustedCodeError
+
 Level = Literal["fatal", "warning", "note"]
 """fatal: the result is false, or there will be none. warning: it is likely worse than it could be. note: no fault, but
 what a reader of the figures must know."""
@@ -53,6 +55,10 @@ class Context:
     def has(self, need: str) -> bool:  # noqa: ARG002 - for those that know their needs by name
         """Whether something is known that a check needs, by its name."""
         return True
+
+    def rank(self, finding: Finding) -> tuple[int, int]:
+        """The place of a finding among others: the most severe first, and then in the order in which they are seen."""
+        return LEVELS.index(finding.level), finding.since or 0
 
 
 C = TypeVar("C", bound=Context)
@@ -132,11 +138,14 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
         except MissingDataError as error:
             not_run[check_.name] = [str(error)]
             continue
+        except UntrustedCodeError:
+            not_run[check_.name] = ["--trust-code"]
+            continue
         findings += found
         if not found:
             clear.append(check_.name)
     findings = _explained(findings, checks, context)
-    findings.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since or 0))
+    findings.sort(key=context.rank)
     return Examination(context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run)
 
 

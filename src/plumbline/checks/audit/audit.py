@@ -4,7 +4,7 @@ import inspect
 import io
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -17,12 +17,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.checks.audit.bench import Bench, Group, Hung, mean, shown
+from plumbline.checks.audit.bench import DAMAGED, Bench, Group, Hung, mean, shown
 from plumbline.checks.audit.cheats import cheapest_cheat
-from plumbline.checks.audit.checks import check
+from plumbline.checks.audit.checks import checks_for
 from plumbline.checks.audit.elsewhere import elsewhere
 from plumbline.checks.audit.texts import a_few, damaged, writes_commas, writings
-from plumbline.checks.check import Finding
+from plumbline.checks.check import Examination, examine
 from plumbline.config.imports import dotted, named
 from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.evaluation.command import records_folder
@@ -42,37 +42,31 @@ STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Audit(Examination[Bench]):
     """What an audit found."""
 
-    task: str
-    rubric: str
     counts: Mapping[str, int]
     """Examples by split."""
-    weights: Mapping[str, float]
-    """The effective weight of each part, where the task says so; they add up to 1."""
-    seen: Bench
-    findings: tuple[Finding, ...]
-    """The gravest first."""
-    verdicts: int
-    """How many texts were judged, those of the search and the second time included."""
-    rate: float
-    """Verdicts a second, one after the other."""
     seconds: float
 
     @property
-    def fatal(self) -> bool:
-        """Whether a fatal finding stands."""
-        return any(finding.level == "fatal" for finding in self.findings)
+    def verdicts(self) -> int:
+        """How many texts were judged, those of the search and the second time included."""
+        return self.context.count + self.context.repeated
+
+    @property
+    def rate(self) -> float:
+        """Verdicts a second, one after the other."""
+        return self.context.count / self.context.seconds if self.context.seconds else 0.0
 
     def plain(self) -> dict[str, Any]:
         """All figures, for JSON."""
-        seen, cheat = self.seen, self.seen.cheat
+        seen, cheat = self.context, self.context.cheat
         golds = {"n": len(seen.golds), "mean": seen.ceiling, "least": min((v.reward for v in seen.golds), default=0)}
         return {
-            "task": self.task,
-            "rubric": self.rubric,
-            "effective_weights": dict(self.weights),
+            "task": seen.task.name,
+            "rubric": seen.task.rubric,
+            "effective_weights": dict(seen.weights),
             "splits": dict(self.counts),
             "fatal": self.fatal,
             "findings": [asdict(finding) for finding in self.findings],
@@ -83,18 +77,13 @@ class Audit:
             },
             "parts": {
                 name: {"least": min(known), "most": max(known), "texts": len(known)}
-                for name, values in seen.parts().items()
-                if (known := [value for _, value in values if value is not None])
+                for name, known in seen.values().items()
             },
             "writings": seen.written(),
-            "cheat": None
-            if cheat is None
-            else {
+            "cheat": cheat
+            and {
                 "reward": asdict(mean_interval(cheat.rewards)),
-                "rule": cheat.rule,
-                "example": cheat.example,
-                "text": cheat.text,
-                "verdicts": cheat.verdicts,
+                **{key: getattr(cheat, key) for key in ("rule", "example", "text", "verdicts")},
             },
             "verdicts": self.verdicts,
             "verdicts_per_second": self.rate,
@@ -132,22 +121,19 @@ def audit(
     printed = io.StringIO()  # standard output is no place for what a verifier prints: the audit's figures stand there
     with redirect_stdout(printed):
         fitted = task.fitted() if isinstance(task, JsonlTask) else None
-        task = fitted or task
-        bench = Bench(task, progress, commas=writes_commas(few), ranges=fitted.declared() if fitted is not None else "")
+        ranges = fitted.declared() if fitted is not None else ""
+        bench = Bench(fitted or task, progress, commas=writes_commas(few), ranges=ranges)
         with suppress(Hung):  # which is a finding; what was judged until then is looked at
             _judge_all(bench, chosen, few, seed)
             _try_again(bench, chosen, few, seed, quick)
-        weights = task.shares if isinstance(task, JsonlTask) else {}
     bench.printed = printed.getvalue()
+    found = examine(bench, checks_for(bench))
     return Audit(
-        task=task.name,
-        rubric=task.rubric,
+        context=bench,
+        findings=found.findings,
+        clear=found.clear,
+        not_run=found.not_run,
         counts={split: len(examples) for split, examples in chosen.items()},
-        weights=weights,
-        seen=bench,
-        findings=tuple(check(bench)),
-        verdicts=bench.count + bench.repeated,
-        rate=bench.count / bench.seconds if bench.seconds else 0.0,
         seconds=time.monotonic() - began,
     )
 
@@ -166,20 +152,17 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
     Raises:
         Hung: see `Bench.judge`.
     """
-    bench.judge(
-        "hostile texts", {("hostile",): [Case(one, "hostile text", t) for one in few[:STRUCK] for t in HOSTILE]}
-    )
+    hostile = [Case(one, "hostile text", text) for one in few[:STRUCK] for text in HOSTILE]
+    bench.judge("hostile texts", {("hostile",): hostile})
     every = {example.id: example for examples in splits.values() for example in examples}.values()
     golds = [Case(one, GOLD, one.gold) for one in every if one.gold is not None]
     if golds:
         bench.judge("gold answers", {("gold",): golds})
-    answers: dict[Group, list[Case]] = {
-        ("control", name, split): [
-            Case(one, f"control {name}", text) for one, text in zip(examples, control(examples), strict=True)
-        ]
-        for split, examples in splits.items()
-        for name, control in bench.task.controls.items()
-    }
+    answers: dict[Group, list[Case]] = {}
+    for split, examples in splits.items():
+        for name, control in bench.task.controls.items():
+            texts = zip(examples, control(examples), strict=True)
+            answers["control", name, split] = [Case(one, f"control {name}", text) for one, text in texts]
     bench.judge("controls", answers)
     if bench.users is not None and not golds:
         bench.judge("likely answers", {("likely",): bench.users.likely(few[: len(few) // 3 + 1])})
@@ -189,7 +172,7 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
         for one, other in zip(golden, [*golden[1:], *golden[:1]], strict=True)
         for text in damaged(one, other, seed)
     ]
-    bench.judge("damaged gold answers", {("damaged",): worse})
+    bench.judge("damaged gold answers", {DAMAGED: worse})
     ways: dict[Group, list[Case]] = defaultdict(list)
     for one in golden:
         for way, text in writings(one, "pt" if bench.commas else "en"):
@@ -224,9 +207,9 @@ def _try_again(
 
 def audit_tables(name: str, audit: Audit) -> RenderableType:
     """What was tried with its figures, and the findings below."""
-    seen, cheat, parts = audit.seen, audit.seen.cheat, audit.weights
+    seen, cheat, parts = audit.context, audit.context.cheat, audit.context.weights
     splits = ", ".join(f"{split} {count}" for split, count in audit.counts.items())
-    title = Text(f"{name or audit.task}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a second")
+    title = Text(f"{name or seen.task.name}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a second")
     if len(parts) > 1:
         title.append(f"\neffective weights: {', '.join(f'{part} {share:.2f}' for part, share in parts.items())}")
 
@@ -241,14 +224,11 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
         earned.add_row(f"control {control} ({split})", str(interval.n), reward, most)
     if cheat is not None:
         earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{mean_interval(cheat.rewards):.3f}", "")
-    shown_below: list[RenderableType] = [earned]
-    if cheat is not None:
-        shown_below.append(Text(f"cheapest cheat: {shown(cheat.rule, 240)}\n"))
+    rule = [] if cheat is None else [Text(f"cheapest cheat: {shown(cheat.rule, 240)}\n")]
 
     values = _table("parts of the reward", "texts", "least", "most")
-    for part, pairs in seen.parts().items():
-        if known := [value for _, value in pairs if value is not None]:
-            values.add_row(part, str(len(known)), f"{min(known):.3f}", f"{max(known):.3f}")
+    for part, known in seen.values().items():
+        values.add_row(part, str(len(known)), f"{min(known):.3f}", f"{max(known):.3f}")
 
     ways = seen.written()
     readings = sorted({reading for way in ways.values() for reading in way["readings"]})
@@ -256,21 +236,13 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
     for way, figures in ways.items():
         totals = [f"{figures['readings'][one]:.3f}" for one in readings if one in figures["readings"]]
         written.add_row(way, str(figures["n"]), f"{figures['loss']:.1%}", *totals)
-    shown_below += [table for table in (values, written) if table.row_count]
-
-    lines = [line for finding in audit.findings for line in _lines(finding)]
-    return Shown(title, *shown_below, *(lines or [Text("nothing found\n")]))
-
-
-def _lines(finding: Finding) -> Iterator[Text]:
-    yield Text(f"{finding.level}: {finding.check}: {finding.what}", style=STYLES[finding.level])
-    for heading, text in (
-        ("causes", "; ".join(finding.causes)),
-        ("fix", finding.fix),
-        ("examples", ", ".join(finding.samples)),
-    ):
-        if text:
-            yield Text(f"    {heading}: {text}")
+    lines = []
+    for one in audit.findings:
+        lines.append(Text(f"{one.level}: {one.check}: {one.what}", style=STYLES[one.level]))
+        further = {"causes": "; ".join(one.causes), "fix": one.fix, "examples": ", ".join(one.samples)}
+        lines += [Text(f"    {heading}: {text}") for heading, text in further.items() if text]
+    tables = [table for table in (values, written) if table.row_count]
+    return Shown(title, earned, *rule, *tables, *(lines or [Text("nothing found\n")]))
 
 
 def _table(title: str, *headings: str) -> Table:
@@ -316,21 +288,12 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
             for label, task in wanted.items()
         }
     if one and name not in task_names():
-        _refuse_functions(name)
+        parameters: Iterable[str] = ()
+        with suppress(TypeError, ValueError):  # which is said where it is opened
+            parameters = inspect.signature(named(name, "task")).parameters
+        # A scoring function opens no task, though its parameters may be as many as an opener's.
+        if {"completion", "completions", "solution_str"}.intersection(parameters):
+            raise RecipeError(f"{name} is a scoring function, and no task", "add --rows with a file of JSON lines")
     folder = records_folder(name, data)
     variants = variants_of(name, options, folder)
     return {label: partial(open_task, name, one_of, folder) for label, one_of in variants.items()}
-
-
-def _refuse_functions(name: str) -> None:
-    """A scoring function opens no task, though its parameters may be as many as an opener's.
-
-    Raises:
-        RecipeError: it is one.
-    """
-    try:
-        parameters = inspect.signature(named(name, "task")).parameters
-    except (TypeError, ValueError):
-        return  # which is said where it is opened
-    if {"completion", "completions", "solution_str"} & parameters.keys():
-        raise RecipeError(f"{name} is a scoring function, and no task", "add --rows with a file of JSON lines")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from plumbline.checks.check import Context
 from plumbline.errors import DataError
 from plumbline.records import Score
 from plumbline.tasks import Progress
@@ -23,6 +24,7 @@ HANGS = 3
 
 Group = tuple[str, ...]
 """What verdicts are kept by: what the texts are, such as ("gold",) or ("control", NAME, SPLIT)."""
+DAMAGED, HOSTILE = ("damaged",), ("hostile",)
 
 
 class Hung(Exception):  # noqa: N818 - it says what happened
@@ -67,10 +69,10 @@ class Elsewhere:
 class Cheat:
     """The best answer that knows nothing."""
 
-    rule: str
-    """The text; what is made of the prompt stands in angle brackets."""
     rewards: tuple[float, ...]
     """On examples that were not sought on."""
+    rule: str
+    """The text; what is made of the prompt stands in angle brackets."""
     example: str
     """The id of the first of them, and the text that the rule gives for it."""
     text: str
@@ -84,7 +86,7 @@ class Cheat:
 
 
 @dataclass(slots=True)
-class Bench:
+class Bench(Context):
     """Judges texts, and keeps the verdicts; nothing that a verifier raises goes further."""
 
     task: Task
@@ -159,7 +161,8 @@ class Bench:
                 self.progress("all a second time", done, len(told))
                 judging.tell(place, copy, verdict.case.text)
         scores = [(verdict, judging.verdict(place, copy)[1]) for place, copy, verdict in told]
-        self.again = [(one, score) for one, score in scores if _value(score) != _value(one.score)]
+        values = [[score and (score.total, score.parts) for score in (now, one.score)] for one, now in scores]
+        self.again = [pair for pair, (now, then) in zip(scores, values, strict=True) if now != then]
 
     # -- what was judged -----------------------------------------------------------------------------------------------
 
@@ -172,16 +175,6 @@ class Bench:
     def golds(self) -> Sequence[Verdict]:
         """Of gold answers."""
         return self.kept.get(("gold",), ())
-
-    @property
-    def damaged(self) -> Sequence[Verdict]:
-        """Of damaged gold answers."""
-        return self.kept.get(("damaged",), ())
-
-    @property
-    def hostile(self) -> Sequence[Verdict]:
-        """Of hostile texts."""
-        return self.kept.get(("hostile",), ())
 
     @property
     def writings(self) -> Mapping[str, Sequence[Verdict]]:
@@ -224,9 +217,14 @@ class Bench:
         return headline.limits if headline is not None else {}
 
     @property
+    def weights(self) -> Mapping[str, float]:
+        """The effective weight of each part, where the task says so; they add up to 1."""
+        return self.users.shares if self.users is not None else {}
+
+    @property
     def idle(self) -> Sequence[str]:
         """Parts of weight 0."""
-        return [name for name, share in self.users.shares.items() if not share] if self.users is not None else []
+        return [name for name, share in self.weights.items() if not share]
 
     def parts(self) -> dict[str, list[tuple[Verdict, float | None]]]:
         """The values of every part that pays; a score without parts has one, its total."""
@@ -237,6 +235,11 @@ class Bench:
                 if name not in idle:
                     found[name].append((verdict, value))
         return found
+
+    def values(self) -> dict[str, list[float]]:
+        """The same without verdicts that a part has no value for, and parts without any value."""
+        known = {part: [value for _, value in pairs if value is not None] for part, pairs in self.parts().items()}
+        return {part: values for part, values in known.items() if values}
 
     def written(self) -> dict[str, dict[str, Any]]:
         """Of each way to write a gold answer: how many were tried, the mean share of its reward that is lost, and the
@@ -251,10 +254,6 @@ class Bench:
                 totals = {name: float(np.mean([score.readings[name] for _, score in scores])) for name in names}
                 found[way] = {"n": len(shares), "loss": float(np.mean(shares)), "readings": totals}
         return found
-
-
-def _value(score: Score | None) -> tuple[Any, ...] | None:
-    return None if score is None else (score.total, score.parts)
 
 
 def mean(verdicts: Iterable[Verdict]) -> float:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,9 @@ SECONDS = 20.0
 """That one of the conditions may take."""
 WORK = 4.0
 """Seconds of judging that all texts may take together; of a slow verifier fewer are judged again."""
+THREAD, PROCESS, DIRECTORY = "on another thread", "in another process", "in another working directory"
+GROUPED = "in one call with other answers to the prompt"
+"""As a run judges where threads do: it refuses such a reward."""
 LATE = f"no verdict after {SECONDS:g} s"
 Found = tuple[float, dict[str, float | None]] | str
 """Total and parts, or what was raised."""
@@ -53,19 +56,28 @@ def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
     if not some:
         return []
     judged: dict[str, Sequence[Found]] = {}
-    if not isinstance(task, JsonlTask):
-        if not task.judges:
-            judged["on another thread"] = _on_a_thread(task, some)
-        return list(_compared(some, judged, alarm=False))
-    with _other_process(task, some) as other, _signals() as signals:
-        judged["on another thread"] = _on_a_thread(task, some)
-        if not _loop_runs():
-            judged["while an event loop runs"] = _in_a_loop(task, some)
-        judged["in one call with other answers to the prompt"] = _grouped(task, some)
-        judged["in one call with answers to other prompts"] = _together(task, some)
-        judged |= other()
-    alarm = bool(signals) or any(map(_ALARM.search, task.sources()))
-    return list(_compared(some, judged, alarm=alarm))
+    alarm = False
+    if isinstance(task, JsonlTask):
+        with _otherwiseprocess(task, some) as other, _signals() as signals:
+            judged[THREAD] = _on_a_thread(task, some)
+            if not _loop_runs():
+                judged["while an event loop runs"] = _in_a_loop(task, some)
+            judged[GROUPED] = _grouped(task, some)
+            judged["in one call with answers to other prompts"] = _together(task, some)
+            judged |= other()
+        alarm = bool(signals) or any(map(_ALARM.search, task.sources()))
+    elif not task.judges:
+        judged[THREAD] = _on_a_thread(task, some)
+    differing = []
+    for where, results in judged.items():
+        otherwise = []
+        for verdict, found in zip(some, results, strict=True):
+            assert verdict.score is not None
+            if found != (verdict.score.total, dict(verdict.score.parts)):
+                otherwise.append((verdict, found if isinstance(found, str) else f"{found[0]:.4f}"))
+        if otherwise:
+            differing.append(Elsewhere(where, *otherwise[0], len(otherwise), len(some), alarm and where == THREAD))
+    return differing
 
 
 def _some(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -82,34 +94,22 @@ def _some(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return some[: max(2, int(WORK / longest))] if longest else some
 
 
-def _compared(some: Sequence[Verdict], judged: Mapping[str, Sequence[Found]], *, alarm: bool) -> Iterator[Elsewhere]:
-    for where, results in judged.items():
-        other = []
-        for verdict, found in zip(some, results, strict=True):
-            assert verdict.score is not None
-            if found != (verdict.score.total, dict(verdict.score.parts)):
-                other.append((verdict, found if isinstance(found, str) else f"{found[0]:.4f}"))
-        if other:
-            yield Elsewhere(where, *other[0], len(other), len(some), alarm)
-
-
-def _found(call: Callable[[], Sequence[Score]]) -> list[Found] | str:
-    """What a call gives for several texts, or what it raises."""
+def _found(count: int, judge: Callable[..., Sequence[Score]], *arguments: Any) -> list[Found]:
+    """What a call gives for so many texts, or what it raises."""
     try:
-        scores = call()
+        scores = judge(*arguments)
     except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code
-        return visible(f"{type(error).__name__}: {str(error)[:200]}")
+        return [visible(f"{type(error).__name__}: {str(error)[:200]}")] * count
     return [(score.total, dict(score.parts)) for score in scores]
 
 
-def _judged(judge: Callable[..., Score], texts: Sequence[Sequence[Any]]) -> list[Found]:
+def _judged(judge: Callable[..., Sequence[Score]], texts: Sequence[Sequence[Any]]) -> list[Found]:
     """What each text is given by itself."""
-    found = [_found(lambda text=text: [judge(*text)]) for text in texts]  # type: ignore[misc]
-    return [one if isinstance(one, str) else one[0] for one in found]
+    return [found for text in texts for found in _found(1, judge, *text)]
 
 
 def _one_by_one(task: Task, some: Sequence[Verdict]) -> list[Found]:
-    return _judged(lambda example, text: task.judge(example, text)[1], [(v.case.example, v.case.text) for v in some])
+    return _judged(lambda example, text: [task.judge(example, text)[1]], [(v.case.example, v.case.text) for v in some])
 
 
 def _on_a_thread(task: Task, some: Sequence[Verdict]) -> Sequence[Found]:
@@ -142,8 +142,7 @@ def _loop_runs() -> bool:
 def _together(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
     """The last first, in one call."""
     examples, texts = [one.case.example for one in some][::-1], [one.case.text for one in some][::-1]
-    found = _found(lambda: [score for _, score in task.judge_rows(examples, texts)])
-    return [found] * len(some) if isinstance(found, str) else found[::-1]
+    return _found(len(some), lambda: [score for _, score in task.judge_rows(examples, texts)])[::-1]
 
 
 def _grouped(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
@@ -180,7 +179,7 @@ def _signals() -> Iterator[list[str]]:
 
 
 @contextmanager
-def _other_process(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callable[[], dict[str, list[Found]]]]:
+def _otherwiseprocess(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callable[[], dict[str, list[Found]]]]:
     """Start a process that judges; what is yielded waits for what it finds, by condition. A function of a script's or
     a notebook's cannot be imported there, so there is nothing then."""
     if any(name.startswith("__main__:") for name in task.options.functions()):
@@ -192,33 +191,29 @@ def _other_process(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callabl
         asked.write_text(dumps({"options": task.options.model_dump(mode="json"), "texts": texts}), encoding="utf-8")
         paths = os.pathsep.join(str(Path(path).absolute()) for path in dict.fromkeys(["", *sys.path]))
         consents = dict.fromkeys([*os.environ.get(CONSENT, "").split("\n"), *task.options.functions()])
-        environment = {
-            **os.environ,
-            "PYTHONPATH": paths,
-            CONSENT: ALL if is_trusting() else "\n".join(filter(None, consents)),
-        }
+        consent = ALL if is_trusting() else "\n".join(filter(None, consents))
         with subprocess.Popen(  # noqa: S603 - this file
             [sys.executable, "-m", __name__, str(asked)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": paths, CONSENT: consent},
         ) as process:
 
             def wait() -> dict[str, list[Found]]:
                 try:
                     printed = process.communicate(timeout=SECONDS)[1].decode(errors="replace")
                 except subprocess.TimeoutExpired:
-                    return {"in another process": [LATE] * len(some)}
+                    return {PROCESS: [LATE] * len(some)}
                 if process.returncode:
                     last = (printed.strip().splitlines() or [f"it ended with {process.returncode}"])[-1]
-                    return {"in another process": [visible(last[:200])] * len(some)}
+                    return {PROCESS: [visible(last[:200])] * len(some)}
                 here, there = (
                     [one if isinstance(one, str) else (one[0], one[1]) for one in found]
                     for found in read_object(asked.with_suffix(".out")).values()
                 )
-                found: dict[str, list[Found]] = {"in another process": here}
-                return found if here == there else found | {"in another working directory": there}
+                found: dict[str, list[Found]] = {PROCESS: here}
+                return found if here == there else found | {DIRECTORY: there}
 
             try:
                 yield wait
@@ -231,12 +226,12 @@ def _main(file: Path) -> None:
     asked = read_object(file)
     scoring = Scoring(read_options(asked["options"]))
 
-    def judge(row: Any, prompt: Any, text: str) -> Score:
-        return scoring.scores([prompt], [text], [row])[0]
+    def judge(row: Any, prompt: Any, text: str) -> Sequence[Score]:
+        return scoring.scores([prompt], [text], [row])[:1]
 
-    found = {"in another process": _judged(judge, asked["texts"][::-1])[::-1]}
+    found = {PROCESS: _judged(judge, asked["texts"][::-1])[::-1]}
     os.chdir(file.parent)
-    found["in another working directory"] = _judged(judge, asked["texts"][::-1])[::-1]
+    found[DIRECTORY] = _judged(judge, asked["texts"][::-1])[::-1]
     file.with_suffix(".out").write_text(dumps(found), encoding="utf-8")
 
 

@@ -107,12 +107,25 @@ def writings(example: Example, language: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, dict | list) or not value:
         value = None
     few_words = value is None and len(gold) <= SHORT and not _CODE.search(gold)
-    ways = [*_around(gold, language, is_json=value is not None, few_words=few_words)]
+    prose = _TABLE["prose"][language]
+    ways = [("blanks around", f"\n  {gold}  \n\n")]
+    if "```" not in gold:
+        ways.append(("fence", f"```{'json' if value is not None else ''}\n{gold}\n```"))
+    ways.append(("prose around", f"{prose['before']}\n\n{gold}\n\n{prose['after']}"))
+    if few_words:
+        ways += [("quotes around", f'"{gold}"'), ("curly quotes around", f"“{gold}”")]
     if value is not None:
         ways += _values(value, gold)
     elif _NUMBER.fullmatch(gold):
         number = float(gold) if "." in gold else int(gold)
-        ways += _number(number, money="R$" in prompt, percent="%" in prompt or "porcent" in prompt.lower())
+        written, percent = _brazilian(number), "%" in prompt or "porcent" in prompt.lower()
+        numbers = (
+            (DECIMAL_COMMA, isinstance(number, float), str(number).replace(".", ",")),
+            ("thousands points", abs(number) >= 1000, written),
+            ("R$", "R$" in prompt, f"R$ {written}"),
+            ("percent sign", percent, f"{written}%"),
+        )
+        ways += [(name, text) for name, applies, text in numbers if applies]
     elif few_words:
         ways += [
             ("case", gold.lower() if gold != gold.lower() else gold.capitalize()),
@@ -126,29 +139,6 @@ def writes_commas(examples: Sequence[Example]) -> bool:
     """Whether most prompts are in a language that writes 4,5: such a number is in them, or a letter with an accent."""
     texts = [" ".join(one["content"] for one in example.messages) for example in examples]
     return sum(_COMMA.search(text) is not None or without_accents(text) != text for text in texts) * 2 > len(texts)
-
-
-def _around(gold: str, language: str, *, is_json: bool, few_words: bool) -> Iterator[tuple[str, str]]:
-    prose = _TABLE["prose"][language]
-    yield "blanks around", f"\n  {gold}  \n\n"
-    if "```" not in gold:
-        yield "fence", f"```json\n{gold}\n```" if is_json else f"```\n{gold}\n```"
-    yield "prose around", f"{prose['before']}\n\n{gold}\n\n{prose['after']}"
-    if few_words:
-        yield "quotes around", f'"{gold}"'
-        yield "curly quotes around", f"“{gold}”"
-
-
-def _number(value: float, *, money: bool, percent: bool) -> Iterator[tuple[str, str]]:
-    brazilian = _brazilian(value)
-    if isinstance(value, float):
-        yield DECIMAL_COMMA, str(value).replace(".", ",")
-    if abs(value) >= 1000:
-        yield "thousands points", brazilian
-    if money:
-        yield "R$", f"R$ {brazilian}"
-    if percent:
-        yield "percent sign", f"{brazilian}%"
 
 
 def _values(value: Any, gold: str) -> Iterator[tuple[str, str]]:

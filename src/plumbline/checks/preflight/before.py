@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from plumbline.checks.check import Finding
+from plumbline.checks.check import LEVELS, Context, Finding, MissingDataError
 from plumbline.checks.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
 from plumbline.checks.refusals import Ground, final_splits, problems
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
@@ -36,31 +36,6 @@ MEASURED = 400
 """Examples whose lengths are taken."""
 
 
-class Lacking(Exception):  # noqa: N818 - it says what happened
-    """A check cannot be done; its text is what it lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A question to what is known of a run before it begins."""
-
-    name: str
-    look: Callable[["BeforeRun"], Iterator[Finding]]
-    """Its docstring says what it looks for. Raises Lacking where it cannot be done."""
-    cheap: bool = True
-    """Whether `plumbline run` does it, too, on its own records."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """Tokens of prompts and of gold answers: their means, and the longest."""
-
-    prompt: float
-    longest_prompt: int
-    answer: float
-    longest_answer: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPrompts:
     """What a run would ask of one of its tasks, in figures."""
@@ -78,8 +53,9 @@ class TaskPrompts:
     """Of a step's prompts."""
     drawn: float
     """Prompts of RL in all."""
-    lengths: Lengths | None
-    """None where there are no examples. Without gold answers, those of answers are `sampling.max_tokens`."""
+    lengths: Mapping[str, float] | None
+    """Tokens of prompts and of answers, their means and the longest; None where there are no examples. Without gold
+    answers, those of answers are `sampling.max_tokens`."""
     gold: bool
     """Whether the lengths of answers are those of gold answers."""
     source: str
@@ -92,7 +68,7 @@ class TaskPrompts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BeforeRun:
+class BeforeRun(Context):
     """A run that has not begun. What is not known is asked for when it is needed, once."""
 
     recipe: Recipe
@@ -104,38 +80,43 @@ class BeforeRun:
     wrong: Sequence[PlumblineError] = ()
     """What a run would refuse of the recipe, its tasks and its model."""
 
+    def rank(self, finding: Finding) -> tuple[int, int]:
+        """By level alone: nothing has a step yet."""
+        return LEVELS.index(finding.level), 0
+
     @cached_property
     def prompts(self) -> list[TaskPrompts]:
         """What would be asked of each task."""
-        recipe = self.recipe
-        weights = {name: one.weight for name, one in (recipe.tasks or {}).items()} or {"": 1.0}
-        known = {name: weights[name] for name in self.tasks}
-        dealt = shares(known, {name: one.sizes["train"] for name, one in self.tasks.items()}, recipe.mix)
-        return [self._prompts(one, dealt[name]) for name, one in self.tasks.items()]
-
-    def _prompts(self, one: Ground, share: float) -> TaskPrompts:
-        rl, evaluation = self.recipe.rl, self.recipe.evaluation
-        held_out = one.sizes.get(evaluation.split, 0)
+        recipe, rl, evaluation = self.recipe, self.recipe.rl, self.recipe.evaluation
         count, _ = self.counter
-        measured = one.train[:MEASURED]
-        asked = [sum(count(m["content"]) + A_MESSAGE for m in e.messages) + AN_ANSWER for e in measured]
-        golds = [count(e.gold) + 1 for e in measured if e.gold is not None]
-        answers = golds or [self.recipe.sampling.max_tokens]
-        few = f"from the options; lengths of {len(one.train)} prompts like them"
-        return TaskPrompts(
-            name=one.name,
-            task=one.task.name,
-            sizes=one.sizes,
-            finals=[split for split in one.finals if split in one.sizes],
-            inside=min(held_out, evaluation.limit or held_out) if rl is not None and evaluation.every else 0,
-            share=share,
-            drawn=0.0 if rl is None else share * rl.steps * rl.prompts_per_step,
-            lengths=Lengths(sum(asked) / len(asked), max(asked), sum(answers) / len(answers), max(answers))
-            if asked
-            else None,
-            gold=bool(golds),
-            source="from the records themselves" if one.built else few,
-        )
+        weights = {name: section.weight for name, section in (recipe.tasks or {}).items()} or {"": 1.0}
+        sizes = {name: task.sizes["train"] for name, task in self.tasks.items()}
+        dealt = shares({name: weights[name] for name in sizes}, sizes, recipe.mix)
+        prompts = []
+        for name, task in self.tasks.items():
+            held_out, measured = task.sizes.get(evaluation.split, 0), task.train[:MEASURED]
+            asked = [sum(count(m["content"]) + A_MESSAGE for m in e.messages) + AN_ANSWER for e in measured]
+            golds = [count(e.gold) + 1 for e in measured if e.gold is not None]
+            lengths: dict[str, float] = {}
+            for what, tokens in (("prompt", asked), ("answer", golds or [recipe.sampling.max_tokens])):
+                if asked:
+                    lengths |= {what: sum(tokens) / len(tokens), f"longest_{what}": max(tokens)}
+            few = f"from the options; lengths of {len(task.train)} prompts like them"
+            prompts.append(
+                TaskPrompts(
+                    name=name,
+                    task=task.task.name,
+                    sizes=task.sizes,
+                    finals=[split for split in task.finals if split in task.sizes],
+                    inside=min(held_out, evaluation.limit or held_out) if rl is not None and evaluation.every else 0,
+                    share=dealt[name],
+                    drawn=0.0 if rl is None else dealt[name] * rl.steps * rl.prompts_per_step,
+                    lengths=lengths or None,
+                    gold=bool(golds),
+                    source="from the records themselves" if task.built else few,
+                )
+            )
+        return prompts
 
     @cached_property
     def counter(self) -> tuple[Callable[[str], int], bool]:
@@ -177,23 +158,23 @@ class BeforeRun:
         """The model's tokenizer and template, as the run would open them.
 
         Raises:
-            Lacking: there is no tokenizer here.
+            MissingDataError: there is no tokenizer here.
             ModelError: it cannot be used.
         """
         section = self.recipe.model
         if section.name is None:
-            raise Lacking("a tokenizer (the tiny model's is made by the run)")
+            raise MissingDataError("a tokenizer (the tiny model's is made by the run)")
         if is_gguf(section.name):
-            raise Lacking("a tokenizer outside of the GGUF file")
+            raise MissingDataError("a tokenizer outside of the GGUF file")
         if self.model_folder is None:
-            raise Lacking("the model, which is not here")
+            raise MissingDataError("the model, which is not here")
         if absent := [name for name in NEEDED if find_spec(name) is None]:
-            raise Lacking(f"the package {absent[0]}")
+            raise MissingDataError(f"the package {absent[0]}")
         from plumbline.policies.pretrained.loading import load_tokenizer, open_chat, quieten
 
         own = Path(local_model(section.name))
         if not has_tokenizer(own) and not has_tokenizer(self.model_folder):
-            raise Lacking("a tokenizer beside the model")
+            raise MissingDataError("a tokenizer beside the model")
         quieten()
         source = own if is_adapter(own) and (own / "tokenizer_config.json").is_file() else self.model_folder
         return open_chat(load_tokenizer(str(source), section), section, str(source))
@@ -203,20 +184,20 @@ class BeforeRun:
         """Whether lengths are counted by the model's own tokenizer; else by characters."""
         try:
             return self.chat is not None
-        except (Lacking, ModelError, UntrustedCodeError):
+        except (MissingDataError, ModelError, UntrustedCodeError):
             return False
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
         """Tokens of a prompt, its template included.
 
         Raises:
-            Lacking: the template refuses it, which is a finding of its own.
+            MissingDataError: the template refuses it, which is a finding of its own.
         """
         if self.exact:
             try:
                 return len(self.chat.prompt(messages))
             except (DataError, ModelError):
-                raise Lacking("a template that takes these messages") from None
+                raise MissingDataError("a template that takes these messages") from None
         return round(sum(len(one["content"]) / CHARACTERS + A_MESSAGE for one in messages)) + AN_ANSWER
 
     def answer_tokens(self, text: str) -> int:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from plumbline.checks.audit.audit import audit
-from plumbline.checks.check import Finding
+from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.diagnosis.rules.evaluations import FEW
-from plumbline.checks.preflight.before import BeforeRun, Check
+from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
 from plumbline.checks.refusals import Ground
 from plumbline.errors import PlumblineError, UntrustedCodeError
 from plumbline.evaluation.statistics import Interval, detectable
@@ -22,6 +22,7 @@ TRIED = 40
 """Examples of each split that the reward is tried on."""
 
 
+@check("before", name="reward", quick=False)
 def reward(before: BeforeRun) -> Iterator[Finding]:
     """What `plumbline audit` finds on `TRIED` examples of each split, without its search for cheats."""
     for name, one in before.tasks.items():
@@ -33,7 +34,7 @@ def reward(before: BeforeRun) -> Iterator[Finding]:
                 raise
             continue  # which is said beside this check
         except PlumblineError as error:
-            yield Finding("fatal", f"{one.called}{error.cause}", check="reward", fix=error.fix)
+            yield Finding("fatal", f"{one.called}{error.cause}", fix=error.fix)
             continue
         strict = before.recipe.each_task[name].options.get("reading") == "strict"
         lenient = {f"{f'tasks.{name}' if name else 'task'}.options.reading": "lenient"}
@@ -61,6 +62,7 @@ EQUAL = 0.5
 """Share of groups with equal rewards, one team's limit."""
 
 
+@check("before", name="evaluation-size")
 def evaluations(before: BeforeRun) -> Iterator[Finding]:
     """How small a gain each evaluation could show."""
 
@@ -75,53 +77,46 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
     limited = before.recipe.evaluation.limit
     finals = {f"{p.name or p.task} {split}": p.sizes[split] for p in before.prompts for split in p.finals}
     inside = {p.name or p.task: p.inside for p in before.prompts if p.inside}
-    for what, sizes, limit in (("after a stage", finals, FEW), ("inside RL", inside, FEW_INSIDE)):
+    for when, sizes, limit in (("after a stage", finals, FEW), ("inside RL", inside, FEW_INSIDE)):
         small = {name: n for name, n in sizes.items() if n < limit}
         if not small:
             continue
         least = min(small.values())
-        yield Finding(
-            "warning",
-            f"evaluations {what} are small: {', '.join(f'{name} {n}' for name, n in small.items())} prompts; {least} "
-            f"show a gain of {noticeable(least):.2f} four times in five, and smaller ones look like noise",
-            check="evaluation-size",
-            evidence={name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()},
-            causes=("few records, of which a tenth is held out", "a limit that saves time"),
-            fix=f"take {enough(0.1)} examples to see a gain of 0.1, {enough(0.05)} for 0.05",
-            change={"evaluation.limit": 64} if what == "inside RL" and least == limited else {},
-        )
+        what = f"evaluations {when} are small: {', '.join(f'{name} {n}' for name, n in small.items())} prompts; "
+        what += f"{least} show a gain of {noticeable(least):.2f} four times in five, and smaller ones look like noise"
+        evidence = {name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()}
+        causes = ("few records, of which a tenth is held out", "a limit that saves time")
+        fix = f"take {enough(0.1)} examples to see a gain of 0.1, {enough(0.05)} for 0.05"
+        change = {"evaluation.limit": 64} if when == "inside RL" and least == limited else {}
+        yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
 
 
+@check("before", name="coverage")
 def coverage(before: BeforeRun) -> Iterator[Finding]:
     """How much of each task's data RL will have seen."""
     rl = before.recipe.rl
     if rl is None:
         return
-    starved, partly = [], []
+    by_level: dict[Level, list[TaskPrompts]] = {"warning": [], "note": []}
     for one in before.prompts:
         few = one.drawn < min(FEW_PROMPTS, one.sizes["train"])
         if few or (one.coverage < LITTLE and rl.steps >= LONG):
-            starved.append(one)
+            by_level["warning"].append(one)
         elif one.coverage < HALF:
-            partly.append(one)
-    for level, found in (("warning", starved), ("note", partly)):
-        if found:
-            needed = max(math.ceil(one.sizes["train"] / (one.share * rl.prompts_per_step)) for one in found)
-            each = ", ".join(
-                f"{one.name and one.name + ' '}{one.drawn:.0f} of {one.sizes['train']} ({one.coverage:.0%})"
-                for one in found
-            )
-            yield Finding(
-                "warning" if level == "warning" else "note",
-                f"RL draws few of the training prompts: {each}; {needed} steps would see each once",
-                check="coverage",
-                evidence={one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage} for one in found},
-                causes=("few steps, or few prompts a step, for this much data",),
-                fix="before a plateau is called the model's limit, train longer or with more prompts a step",
-                change={"rl.steps": needed},
-            )
+            by_level["note"].append(one)
+    for level, tasks in by_level.items():
+        if not tasks:
+            continue
+        steps = max(math.ceil(one.sizes["train"] / (one.share * rl.prompts_per_step)) for one in tasks)
+        shares = [f"{p.name and p.name + ' '}{p.drawn:.0f} of {p.sizes['train']} ({p.coverage:.0%})" for p in tasks]
+        what = f"RL draws few of the training prompts: {', '.join(shares)}; {steps} steps would see each once"
+        evidence = {one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage} for one in tasks}
+        causes = ("few steps, or few prompts a step, for this much data",)
+        fix = "before a plateau is called the model's limit, train longer or with more prompts a step"
+        yield Finding(level, what, evidence=evidence, causes=causes, fix=fix, change={"rl.steps": steps})
 
 
+@check("before", name="strata")
 def strata(before: BeforeRun) -> Iterator[Finding]:
     """Kinds of prompts that are in one split only, and evaluations that stop before they come to all kinds."""
     for one in before.tasks.values():
@@ -136,28 +131,21 @@ def strata(before: BeforeRun) -> Iterator[Finding]:
 
 
 def _one_sided(one: Ground, split: str, kinds: Counter[str], there: Counter[str]) -> Iterator[Finding]:
-    unasked, unseen = sorted(kinds.keys() - there.keys()), sorted(there.keys() - kinds.keys())
-    for names, where, lacking in ((unasked, "train", split), (unseen, split, "train")):
-        if names:
-            yield Finding(
-                "warning" if 2 * len(names) >= len(kinds.keys() | there.keys()) else "note",
-                f"{one.called}{len(names)} of {len(kinds.keys() | there.keys())} kinds of prompts are in {where} and "
-                f"not in {lacking}, for example {names[0]}",
-                check="strata",
-                evidence={"train": dict(kinds), split: dict(there)},
-                causes=("a split by order in the file, and not by kind",),
-                fix="split each kind by itself",
-            )
+    kinds_of = {"train": kinds, split: there}
+    both = kinds.keys() | there.keys()
+    for where, lacking in (("train", split), (split, "train")):
+        if names := sorted(kinds_of[where].keys() - kinds_of[lacking].keys()):
+            level: Level = "warning" if 2 * len(names) >= len(both) else "note"
+            what = f"{one.called}{len(names)} of {len(both)} kinds of prompts are in {where} and "
+            what += f"not in {lacking}, for example {names[0]}"
+            evidence = {name: dict(counts) for name, counts in kinds_of.items()}
+            causes = ("a split by order in the file, and not by kind",)
+            yield Finding(level, what, evidence=evidence, causes=causes, fix="split each kind by itself")
     few = {name: n for name, n in there.items() if n < FEW_OF_KIND}
     if few and 2 * len(few) >= len(there):
-        yield Finding(
-            "note",
-            f"{one.called}{len(few)} of the {len(there)} kinds of prompts in {split} have under {FEW_OF_KIND} "
-            "examples: their own means are noise",
-            check="strata",
-            evidence=few,
-            fix="read the mean over all of them",
-        )
+        what = f"{one.called}{len(few)} of the {len(there)} kinds of prompts in {split} have under {FEW_OF_KIND} "
+        what += "examples: their own means are noise"
+        yield Finding("note", what, evidence=few, fix="read the mean over all of them")
 
 
 def _in_order(before: BeforeRun, one: Ground) -> Iterator[Finding]:
@@ -170,20 +158,16 @@ def _in_order(before: BeforeRun, one: Ground) -> Iterator[Finding]:
     seen, whole = Counter(e.stratum for e in first), Counter(e.stratum for e in examples)
     share = sum(n for name, n in whole.items() if name not in seen) / len(examples)
     if len(whole) > 1 and share > FEW_OF_KIND / 100:
-        yield Finding(
-            "warning",
-            f"{one.called}evaluations inside RL ask the first {len(first)} of {len(examples)} examples of "
-            f"{section.split}, in "
-            f"which {len(whole) - len(seen)} of {len(whole)} kinds do not come ({share:.0%} of the split): rows are in "
-            "order of their kind",
-            check="strata",
-            evidence={"first": dict(seen), "all": dict(whole)},
-            causes=("a file that was sorted, or written kind by kind",),
-            fix="shuffle that file once, or evaluate on all of it",
-            change={"evaluation.limit": None},
-        )
+        what = f"{one.called}evaluations inside RL ask the first {len(first)} of {len(examples)} examples of "
+        what += f"{section.split}, in which {len(whole) - len(seen)} of {len(whole)} kinds do not come ({share:.0%} of "
+        what += "the split): rows are in order of their kind"
+        evidence = {"first": dict(seen), "all": dict(whole)}
+        causes = ("a file that was sorted, or written kind by kind",)
+        fix = "shuffle that file once, or evaluate on all of it"
+        yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change={"evaluation.limit": None})
 
 
+@check("before", name="groups")
 def groups(before: BeforeRun) -> Iterator[Finding]:
     """Whether groups will often have equal rewards: by their size, and by what the same model earned before."""
     rl = before.recipe.rl
@@ -191,31 +175,23 @@ def groups(before: BeforeRun) -> Iterator[Finding]:
         return
     size = rl.group_size
     if size < FEW_ANSWERS:
-        yield Finding(
-            "warning",
-            f"rl.group_size is {size}: a group learns nothing where its rewards are equal, which happens often to so "
-            "few answers",
-            check="groups",
-            evidence={"group_size": size},
-            causes=("memory",),
-            fix="8 are usual; of fewer prompts a step, if there is no time",
-            change={"rl.group_size": 8},
-        )
+        what = f"rl.group_size is {size}: a group learns nothing where its rewards are equal, which happens often to "
+        what += "so few answers"
+        fix = "8 are usual; of fewer prompts a step, if there is no time"
+        change = {"rl.group_size": 8}
+        yield Finding("warning", what, evidence={"group_size": size}, causes=("memory",), fix=fix, change=change)
     for key, evaluation in _sampled(before).items():
-        counts = Counter(round(reward, 6) for reward in evaluation.rewards())
-        equal = sum((count / len(evaluation.rows)) ** size for count in counts.values())
+        counts, rows = Counter(round(reward, 6) for reward in evaluation.rewards()), len(evaluation.rows)
+        equal = sum((count / rows) ** size for count in counts.values())
         if equal > EQUAL:
-            yield Finding(
-                "warning",
-                f"at least {equal:.0%} of the groups of {size} will have equal rewards: {key.stage}'s sampled answers "
-                f"to {key.split} earned {max(counts, key=counts.__getitem__):g} in {max(counts.values())} of "
-                f"{len(evaluation.rows)} cases",
-                check="groups",
-                evidence={"least share": equal, "levels": {str(k): n for k, n in counts.most_common(5)}},
-                causes=("a reward of few levels", "prompts that are too hard for this model, or solved"),
-                fix="larger groups, a reward that pays parts of an answer, or a better start",
-                change={"rl.group_size": 2 * size},
-            )
+            (earned, most), *_ = counts.most_common(1)
+            what = f"at least {equal:.0%} of the groups of {size} will have equal rewards: {key.stage}'s sampled "
+            what += f"answers to {key.split} earned {earned:g} in {most} of {rows} cases"
+            evidence = {"least share": equal, "levels": {str(k): n for k, n in counts.most_common(5)}}
+            causes = ("a reward of few levels", "prompts that are too hard for this model, or solved")
+            fix = "larger groups, a reward that pays parts of an answer, or a better start"
+            change = {"rl.group_size": 2 * size}
+            yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
 
 
 def _sampled(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:
@@ -235,10 +211,4 @@ def _sampled(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:
     return {key: evaluation for key, evaluation in found.items() if evaluation.rows}
 
 
-CHECKS = (
-    Check("reward", reward, cheap=False),
-    Check("evaluation-size", evaluations),
-    Check("coverage", coverage),
-    Check("strata", strata),
-    Check("groups", groups),
-)
+CHECKS = (reward, evaluations, coverage, strata, groups)

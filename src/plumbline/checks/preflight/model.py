@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plumbline.checks.check import Finding, Level
-from plumbline.checks.preflight.before import BeforeRun, Check, Lacking
+from plumbline.checks.check import Finding, Level, MissingDataError, check
+from plumbline.checks.preflight.before import BeforeRun
 from plumbline.checks.refusals import Ground
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies.options import HidingModel
@@ -28,11 +28,11 @@ SOME, MANY = 0.01, 0.5
 """Shares of gold answers beyond the limit, from which on some answers, and most, cannot be right."""
 
 
+@check("before", name="lengths")
 def lengths(before: BeforeRun) -> Iterator[Finding]:
-    """Of every task: prompts against the context, gold answers against the limit, demonstrations against the
-    context."""
+    """Of every task: prompts and demonstrations against the context, gold answers against the limit."""
     if before.recipe.model.name is not None and before.context is None and not before.exact:
-        raise Lacking("the model's tokenizer and its context")
+        raise MissingDataError("the model's tokenizer and its context")
     about = "" if before.exact else "by characters, about "
     for one in before.tasks.values():
         if before.context is not None:
@@ -56,16 +56,16 @@ def _prompts(before: BeforeRun, one: Ground, context: int, about: str) -> Iterat
         most, worst = long[0]
         golds = [before.answer_tokens(e.gold) for e in one.train[:MOST] if e.gold is not None]
         fits = golds and max(golds) <= context - most  # a limit for the longest prompt still holds the gold answers
+        what = f"{one.called}{about}{share:.0%} of {len(examples)} prompts of {split} do not fit: {worst.id} has "
+        what += f"{most} tokens, and with an answer of up to {limit} exceeds the context of {context}"
+        level: Level = "fatal" if before.exact else "warning"
+        evidence = {"share": share, "longest": most, "max_tokens": limit, "context": context}
+        causes = ("an answer may be longer than any gold answer is", "long prompts", "a context set too low")
+        fix = "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context"
+        change = {"sampling.max_tokens": context - most} if fits else {}
+        samples = tuple(example.id for _, example in long[:5])
         yield Finding(
-            "fatal" if before.exact else "warning",
-            f"{one.called}{about}{share:.0%} of {len(examples)} prompts of {split} do not fit: {worst.id} has "
-            f"{most} tokens, and with an answer of up to {limit} exceeds the context of {context}",
-            check="context",
-            evidence={"share": share, "longest": most, "max_tokens": limit, "context": context},
-            samples=tuple(example.id for _, example in long[:5]),
-            causes=("an answer may be longer than any gold answer is", "long prompts", "a context set too low"),
-            fix="lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
-            change={"sampling.max_tokens": context - most} if fits else {},
+            level, what, check="context", evidence=evidence, samples=samples, causes=causes, fix=fix, change=change
         )
 
 
@@ -77,17 +77,16 @@ def _targets(before: BeforeRun, one: Ground, about: str) -> Iterator[Finding]:
     if not long:
         return
     share, (most, worst) = len(long) / len(golds), long[0]
+    what = f"{one.called}{about}{share:.1%} of {len(golds)} gold answers are longer than sampling.max_tokens "
+    what += f"({limit}; {worst.id} has {most}): such answers are cut off, and earn what their beginning earns"
     level: Level = "fatal" if share >= MANY and before.exact else "warning" if share >= SOME else "note"
+    evidence = {"share": share, "longest": most, "max_tokens": limit, "n": len(golds)}
+    causes = ("the limit was set for another task or another tokenizer",)
+    fix = "raise sampling.max_tokens to what the longest gold answer has"
+    change = {"sampling.max_tokens": most + 1}
+    samples = tuple(example.id for _, example in long[:5])
     yield Finding(
-        level,
-        f"{one.called}{about}{share:.1%} of {len(golds)} gold answers are longer than sampling.max_tokens "
-        f"({limit}; {worst.id} has {most}): such answers are cut off, and earn what their beginning earns",
-        check="targets",
-        evidence={"share": share, "longest": most, "max_tokens": limit, "n": len(golds)},
-        samples=tuple(example.id for _, example in long[:5]),
-        causes=("the limit was set for another task or another tokenizer",),
-        fix="raise sampling.max_tokens to what the longest gold answer has",
-        change={"sampling.max_tokens": most + 1},
+        level, what, check="targets", evidence=evidence, samples=samples, causes=causes, fix=fix, change=change
     )
 
 
@@ -100,26 +99,26 @@ def _demonstrations(before: BeforeRun, one: Ground, context: int, about: str) ->
     long = []
     for example in suspects[:MOST]:
         try:
-            shown = one.task.demonstration(example, derive(before.recipe.seed, "demonstration", example.id))
+            answer = one.task.demonstration(example, derive(before.recipe.seed, "demonstration", example.id))
         except PlumblineError:
             continue  # which is said of the data
-        if (tokens := before.prompt_tokens(example.messages) + before.answer_tokens(shown)) > context:
+        if (tokens := before.prompt_tokens(example.messages) + before.answer_tokens(answer)) > context:
             long.append((tokens, example))
     if not long:
         return
     share = len(long) / len(suspects[:MOST]) * len(suspects) / len(one.train)
     most, worst = max(long, key=lambda pair: pair[0])
+    shown = "SFT shows them cut, without their ends" if sft.allow_truncation else "SFT refuses them"
+    what = f"{one.called}{about}{share:.1%} of the demonstrations are longer than the context of {context} "
+    what += f"({worst.id} has {most} tokens): {shown}"
+    level: Level = "fatal" if before.exact and not sft.allow_truncation else "warning"
+    evidence = {"share": share, "longest": most, "context": context}
+    causes = ("long prompts", "a context set too low")
+    fix = "use a longer context, shorten the prompts, or leave those examples out"
+    change = {"model.context": most} if before.recipe.model.context is not None else {}
+    samples = tuple(example.id for _, example in long[:5])
     yield Finding(
-        "fatal" if before.exact and not sft.allow_truncation else "warning",
-        f"{one.called}{about}{share:.1%} of the demonstrations are longer than the context of {context} "
-        f"({worst.id} has {most} tokens): "
-        + ("SFT shows them cut, without their ends" if sft.allow_truncation else "SFT refuses them"),
-        check="targets",
-        evidence={"share": share, "longest": most, "context": context},
-        samples=tuple(example.id for _, example in long[:5]),
-        causes=("long prompts", "a context set too low"),
-        fix="use a longer context, shorten the prompts, or leave those examples out",
-        change={"model.context": most} if before.recipe.model.context is not None else {},
+        level, what, check="targets", evidence=evidence, samples=samples, causes=causes, fix=fix, change=change
     )
 
 
@@ -130,14 +129,17 @@ def _bytes(example: Example) -> int:
 # -- a checkpoint that is not all there --------------------------------------------------------------------------------
 
 
+@check("before", name="checkpoint")
 def checkpoint(before: BeforeRun) -> Iterator[Finding]:
-    """Of the model's directory, and of an adapter's that it is the base of: shards that the index names, files cut off
-    by a broken download, no tokenizer. Headers are read, and no weights."""
+    """A model's directory, or an adapter's and its base's, that is not all there.
+
+    Shards that the index names, files cut off by a broken download, no tokenizer. Headers are read, and no weights.
+    """
     name, folder = before.recipe.model.name, before.model_folder
     if name is None or is_gguf(name):
         return
     if folder is None:
-        raise Lacking("the model, which is not here")
+        raise MissingDataError("the model, which is not here")
     own = Path(name).expanduser()
     if is_adapter(own):
         yield from _weights(own)
@@ -149,40 +151,26 @@ def checkpoint(before: BeforeRun) -> Iterator[Finding]:
     except PlumblineError as error:
         yield _broken(error.cause, folder)
     if not has_tokenizer(own) and not has_tokenizer(folder):
-        yield Finding(
-            "fatal",
-            f"{folder} has a model and no tokenizer",
-            check="checkpoint",
-            evidence={"looked for": list(TOKENIZERS)},
-            causes=("only the model was saved, not the tokenizer beside it",),
-            fix="save the model's tokenizer into the same directory (tokenizer.save_pretrained)",
-        )
+        causes = ("only the model was saved, not the tokenizer beside it",)
+        fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
+        evidence = {"looked for": list(TOKENIZERS)}
+        yield Finding("fatal", f"{folder} has a model and no tokenizer", evidence=evidence, causes=causes, fix=fix)
 
 
 def _weights(folder: Path) -> Iterator[Finding]:
     if fault := find_fault(folder):
         yield _broken(fault, folder)
     elif not any(folder.glob("*.safetensors")) and (pickled := pickles(folder)):
-        yield Finding(
-            "warning",
-            f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them may run what is in "
-            "them",
-            check="checkpoint",
-            evidence={"files": pickled},
-            causes=("an old checkpoint, or one that a training loop wrote",),
-            fix="save it as safetensors (model.save_pretrained) where you trust it, and use that",
-        )
+        what = f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them may run what is in "
+        causes = ("an old checkpoint, or one that a training loop wrote",)
+        fix = "save it as safetensors (model.save_pretrained) where you trust it, and use that"
+        yield Finding("warning", f"{what}them", evidence={"files": pickled}, causes=causes, fix=fix)
 
 
 def _broken(what: str, folder: Path) -> Finding:
-    return Finding(
-        "fatal",
-        what,
-        check="checkpoint",
-        evidence={"folder": str(folder), "adapter": (folder / ADAPTER).is_file()},
-        causes=("a download or a copy that did not end", "a run that was killed while it saved"),
-        fix=AGAIN,
-    )
+    evidence = {"folder": str(folder), "adapter": (folder / ADAPTER).is_file()}
+    causes = ("a download or a copy that did not end", "a run that was killed while it saved")
+    return Finding("fatal", what, evidence=evidence, causes=causes, fix=AGAIN)
 
 
 # -- the prompts as the tokenizer and the template write them ----------------------------------------------------------
@@ -191,20 +179,17 @@ TRIED = 20
 """Examples of each task that are rendered."""
 
 
+@check("before", name="template", quick=False)
 def template(before: BeforeRun) -> Iterator[Finding]:
     """What the model would really be shown of a few prompts of each task."""
     try:
         chat = before.chat
     except ModelError as error:
-        lacking = "no chat template" in error.cause
-        yield Finding(
-            "fatal",
-            error.cause,
-            check="template",
-            causes=("a base model, which was never shown a chat",) if lacking else (),
-            fix=error.fix,
-            change={"model.chat_template": "chatml"} if lacking else {},
-        )
+        causes: tuple[str, ...] = ()
+        change = dict[str, str]()
+        if "no chat template" in error.cause:
+            causes, change = ("a base model, which was never shown a chat",), {"model.chat_template": "chatml"}
+        yield Finding("fatal", error.cause, causes=causes, fix=error.fix, change=change)
         return
     yield from _mask(before, chat)
     for one in before.tasks.values():
@@ -212,14 +197,10 @@ def template(before: BeforeRun) -> Iterator[Finding]:
         try:
             prompts = [chat.prompt(example.messages) for example in examples]
         except (DataError, ModelError) as error:
-            refuses = isinstance(error, DataError)
-            yield Finding(
-                "fatal",
-                f"{one.called}{error.cause}",
-                check="template",
-                causes=("it takes no message of the system's, or no two of one role in a row",) if refuses else (),
-                fix=error.fix or "give messages that the template takes (task options), or another template",
-            )
+            refuses = ("it takes no message of the system's, or no two of one role in a row",)
+            causes = refuses if isinstance(error, DataError) else ()
+            fix = error.fix or "give messages that the template takes (task options), or another template"
+            yield Finding("fatal", f"{one.called}{error.cause}", causes=causes, fix=fix)
             continue
         if prompts:
             yield from _begins(chat, one, prompts)
@@ -240,7 +221,7 @@ def _mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
         find_mask(chat.tokenizer, (config.get("text_config") or config).get("mask_token_id"), str(folder))
     except ModelError as error:
         causes = ("the model was trained to predict the next token, and never saw a mask",)
-        yield Finding("fatal", error.cause, check="template", causes=causes, fix=error.fix)
+        yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
 
 
 def _begins(chat: "Chat", one: Ground, prompts: Sequence[Sequence[int]]) -> Iterator[Finding]:
@@ -251,26 +232,18 @@ def _begins(chat: "Chat", one: Ground, prompts: Sequence[Sequence[int]]) -> Iter
     name = chat.tokenizer.bos_token
     evidence = {"token": name, "first ids": list(prompts[0][:4])}
     if all(list(prompt[:2]) == [begin, begin] for prompt in prompts):
-        yield Finding(
-            "fatal",
-            f"{one.called}every prompt begins with two begin-of-text tokens ({name}): the model was never trained on "
-            "such a beginning",
-            check="template",
-            evidence=evidence,
-            causes=("the template writes one and the messages have one", "the template writes two"),
-            fix="take it out of the messages or of the template: one of them is enough",
-        )
+        what = f"{one.called}every prompt begins with two begin-of-text tokens ({name}): the model was never trained "
+        what += "on such a beginning"
+        causes = ("the template writes one and the messages have one", "the template writes two")
+        fix = "take it out of the messages or of the template: one of them is enough"
+        yield Finding("fatal", what, evidence=evidence, causes=causes, fix=fix)
     adds = chat.tokenizer("x")["input_ids"][:1] == [begin]
     if adds and not any(prompt[0] == begin for prompt in prompts):
-        yield Finding(
-            "warning",
-            f"{one.called}no prompt begins with the begin-of-text token ({name}), which the tokenizer adds to every "
-            "other text: the template leaves it out",
-            check="template",
-            evidence=evidence,
-            causes=("a template that was written for another model",),
-            fix="begin the template with {{ bos_token }}, in a file of its own (model.chat_template)",
-        )
+        what = f"{one.called}no prompt begins with the begin-of-text token ({name}), which the tokenizer adds to every "
+        what += "other text: the template leaves it out"
+        fix = "begin the template with {{ bos_token }}, in a file of its own (model.chat_template)"
+        causes_ = ("a template that was written for another model",)
+        yield Finding("warning", what, evidence=evidence, causes=causes_, fix=fix)
 
 
 def _left_out(
@@ -280,17 +253,13 @@ def _left_out(
         text = "".join(chat.tokenizer.decode(list(prompt), skip_special_tokens=False).split())
         lost = [message["role"] for message in example.messages if "".join(message["content"].split()) not in text]
         if lost:
-            yield Finding(
-                "fatal",
-                f"{one.called}the prompt of {example.id} has no word of its {lost[0]} message: the chat template "
-                "leaves it out, or the tokenizer cannot write it",
-                check="template",
-                evidence={"lost": lost},
-                samples=(example.id,),
-                causes=("a template without a place for that role",),
-                fix="use a template that writes every role (model.chat_template), or put that text into the user's "
-                "message",
-            )
+            what = f"{one.called}the prompt of {example.id} has no word of its {lost[0]} message: the chat template "
+            what += "leaves it out, or the tokenizer cannot write it"
+            causes = ("a template without a place for that role",)
+            fix = "use a template that writes every role (model.chat_template), or put that text into the user's "
+            fix += "message"
+            samples = (example.id,)
+            yield Finding("fatal", what, evidence={"lost": lost}, samples=samples, causes=causes, fix=fix)
             return
 
 
@@ -300,16 +269,12 @@ def _control_tokens(chat: "Chat", one: Ground, examples: Sequence[Example]) -> I
         texts = [*(message["content"] for message in example.messages), example.gold or ""]
         found = [token for text in texts for token in chat.spelled(text)]
         if found:
-            yield Finding(
-                "warning",
-                f"{one.called}the text of {example.id} has the control token {found[0]} in it: only the template "
-                "writes those, so the model is shown its letters",
-                check="template",
-                evidence={"tokens": found[:5]},
-                samples=(example.id,),
-                causes=("rows that were rendered for another trainer already",),
-                fix="give messages, and leave the rendering to the template",
-            )
+            what = f"{one.called}the text of {example.id} has the control token {found[0]} in it: only the template "
+            what += "writes those, so the model is shown its letters"
+            causes = ("rows that were rendered for another trainer already",)
+            fix = "give messages, and leave the rendering to the template"
+            samples, evidence = (example.id,), {"tokens": found[:5]}
+            yield Finding("warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
             return
 
 
@@ -329,21 +294,13 @@ def _replaced(before: BeforeRun) -> Iterator[Finding]:
         if not isinstance(own, str) or not own:
             continue
         if own != before.chat.tokenizer.chat_template:
-            yield Finding(
-                "warning",
-                f"model.chat_template is {section.chat_template}, and the model has another template of its own: its "
-                "prompts are rendered otherwise than in its training",
-                check="template",
-                evidence={"set": section.chat_template},
-                causes=("a key from a recipe for a base model", "two stages with different templates"),
-                fix="leave model.chat_template out: it is for a tokenizer without a template",
-                change={"model.chat_template": None},
-            )
+            what = f"model.chat_template is {section.chat_template}, and the model has another template of its own: "
+            what += "its prompts are rendered otherwise than in its training"
+            evidence, change = {"set": section.chat_template}, {"model.chat_template": None}
+            causes = ("a key from a recipe for a base model", "two stages with different templates")
+            fix = "leave model.chat_template out: it is for a tokenizer without a template"
+            yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
         return
 
 
-CHECKS = (
-    Check("lengths", lengths),
-    Check("checkpoint", checkpoint),
-    Check("template", template, cheap=False),
-)
+CHECKS = (lengths, checkpoint, template)

@@ -16,8 +16,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from plumbline.checks.check import Finding
-from plumbline.checks.preflight.before import BeforeRun, Check
+from plumbline.checks.check import Finding, Level, check
+from plumbline.checks.preflight.before import BeforeRun
 from plumbline.checks.refusals import Ground, check_disjoint, check_start, refused
 from plumbline.records import Example
 
@@ -35,6 +35,7 @@ FEW_ROWS = 5.0
 its reviews of one product."""
 
 
+@check("before", name="overlap", quick=False)
 def equal(before: BeforeRun) -> Iterator[Finding]:
     """Equal prompts, which the run refuses, and other prompts under equal ids."""
     grounds = list(before.tasks.values())
@@ -42,25 +43,23 @@ def equal(before: BeforeRun) -> Iterator[Finding]:
     if before.recipe.model.name is not None and all(one.built for one in grounds):
         found += refused(check_start, before.recipe.model.name, grounds)
     for error in found:
-        causes = ("rows dealt to splits before doubles were taken out",)
-        yield Finding("fatal", error.cause, check="overlap", causes=causes, fix=error.fix)
+        causes: tuple[str, ...] = ("rows dealt to splits before doubles were taken out",)
+        yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
     for one in grounds:
         known = {example.id: example.fingerprint() for example in one.train}
         for split, examples in one.held_out.items():
             shared = [e.id for e in examples if known.get(e.id, e.fingerprint()) != e.fingerprint()]
             if shared:
-                yield Finding(
-                    "warning",
-                    f"{one.called}{len(shared)} of {len(examples)} ids of {split} are ids of train, too, for example "
-                    f"{shared[0]}, with other prompts",
-                    check="overlap",
-                    evidence={"shared": len(shared), "n": len(examples)},
-                    samples=tuple(shared[:5]),
-                    causes=("two files numbered from 0", "one record written anew for another split"),
-                    fix="give each example an id of its own: samples and comparisons go by it",
-                )
+                what = f"{one.called}{len(shared)} of {len(examples)} ids of {split} are ids of train, too, for "
+                what += f"example {shared[0]}, with other prompts"
+                evidence = {"shared": len(shared), "n": len(examples)}
+                causes = ("two files numbered from 0", "one record written anew for another split")
+                fix = "give each example an id of its own: samples and comparisons go by it"
+                samples = tuple(shared[:5])
+                yield Finding("warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
+@check("before", name="near-copies")
 def alike(before: BeforeRun) -> Iterator[Finding]:
     """Nearly equal prompts, and prompts about the same entity, of each task."""
     for one in before.tasks.values():
@@ -84,24 +83,18 @@ def _near(one: Ground, split: str, examples: Sequence[Example], train: Sequence[
     twins = [pair for pair in pairs if gold(pair[0]) == gold(pair[1])]
     if not twins:
         return
-    share = len(twins) / len(examples)
+    share, several = len(twins) / len(examples), len(twins)
     mine, other, share_alike = max(twins, key=lambda pair: pair[2])
-    yield Finding(
-        "fatal" if share >= MANY and len(twins) > 2 else "warning" if share >= SOME and len(twins) > 1 else "note",
-        f"{one.called}{len(twins)} of {len(examples)} prompts of {split} ({share:.1%}) are nearly the same as one of "
-        f"train that has the same answer, for example {mine.id} and {other.id} ({share_alike:.0%} of their "
-        f"{WORDS}-word shingles)",
-        check="near-copies",
-        evidence={
-            "share": share,
-            "near": len(twins),
-            "n": len(examples),
-            "with another answer": len(pairs) - len(twins),
-        },
-        samples=tuple(pair[0].id for pair in twins[:5]),
-        causes=("copies of a text that differ in a word", "one source cut into rows before it was split"),
-        fix=f"take rows out of train whose text is {ALIKE:.0%} that of a held-out one, or split by what they are from",
-    )
+    what = f"{one.called}{several} of {len(examples)} prompts of {split} ({share:.1%}) are nearly the same as one of "
+    what += f"train that has the same answer, for example {mine.id} and {other.id} ({share_alike:.0%} of their "
+    what += f"{WORDS}-word shingles)"
+    fatal, warned = share >= MANY and several > 2, share >= SOME and several > 1
+    level: Level = "fatal" if fatal else "warning" if warned else "note"
+    evidence = {"share": share, "near": several, "n": len(examples), "with another answer": len(pairs) - several}
+    causes = ("copies of a text that differ in a word", "one source cut into rows before it was split")
+    fix = f"take rows out of train whose text is {ALIKE:.0%} that of a held-out one, or split by what they are from"
+    samples = tuple(pair[0].id for pair in twins[:5])
+    yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 def _entities(one: Ground, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
@@ -111,30 +104,23 @@ def _entities(one: Ground, split: str, examples: Sequence[Example], train: Seque
         value = example.reference.get(column)
         return None if isinstance(value, bool) or not isinstance(value, str | int) or value == "" else str(value)
 
-    for column in sorted(
-        {key for example in examples[:20] for key in example.reference if ENTITY.search(key)} - {"id"}
-    ):
+    columns = {key for example in examples[:20] for key in example.reference if ENTITY.search(key)}
+    for column in sorted(columns - {"id"}):
         rows = Counter(value for example in train if (value := named(example, column)) is not None)
         shared = [e.id for e in examples if (value := named(e, column)) is not None and value in rows]
         if not shared or len(shared) < SOME * len(examples):
             continue
         each = sum(rows.values()) / len(rows)
-        yield Finding(
-            "warning" if each <= FEW_ROWS else "note",
-            f"{one.called}{len(shared)} of {len(examples)} prompts of {split} have a {column} that train has, too "
-            f"({each:.1f} rows each there): {split} does not say what another {column} would get",
-            check="entity",
-            evidence={"column": column, "shared": len(shared), "n": len(examples), "rows each": each},
-            samples=tuple(shared[:5]),
-            causes=("rows were split one by one",),
-            fix=f"split by {column}",
-        )
+        what = f"{one.called}{len(shared)} of {len(examples)} prompts of {split} have a {column} that train has, too "
+        what += f"({each:.1f} rows each there): {split} does not say what another {column} would get"
+        level: Level = "warning" if each <= FEW_ROWS else "note"
+        evidence = {"column": column, "shared": len(shared), "n": len(examples), "rows each": each}
+        causes, fix = ("rows were split one by one",), f"split by {column}"
+        samples = tuple(shared[:5])
+        yield Finding(level, what, check="entity", evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
-CHECKS = (
-    Check("overlap", equal, cheap=False),
-    Check("near-copies", alike),
-)
+CHECKS = (equal, alike)
 
 
 # -- texts that are nearly the same -----------------------------------------------------------------------------------

@@ -3,16 +3,16 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks.check import LEVELS, Finding
+from plumbline.checks.check import Check, Examination, Finding, examine
 from plumbline.checks.preflight import data, model, overlap, settings
-from plumbline.checks.preflight.before import BeforeRun, Check, Lacking, TaskPrompts, before
+from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, before
 from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
 from plumbline.checks.refusals import Ground
 from plumbline.config.imports import missing
@@ -27,8 +27,8 @@ from plumbline.runs import claims
 from plumbline.runs.remote import folder_for, join
 from plumbline.runs.run import RUN, is_run
 
-CHECKS: tuple[Check, ...] = (*overlap.CHECKS, *model.CHECKS, *data.CHECKS, *settings.CHECKS)
-"""What is looked at. A new one is a function and a line in the table of its subject."""
+CHECKS: tuple[Check[BeforeRun], ...] = (*overlap.CHECKS, *model.CHECKS, *data.CHECKS, *settings.CHECKS)
+"""What is looked at. A new one is a function with the decorator `check`, and a word in the table of its subject."""
 ANYWAY = "to begin all the same, add --set run.preflight=false"
 NAMES = {RecipeError: "recipe", DataError: "data", ModelError: "model"}
 """What a finding is called that is an error which a run would end with."""
@@ -36,29 +36,22 @@ TIME = "time: a run measures a step of each kind when it starts, and says how lo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preflight:
+class Preflight(Examination[BeforeRun]):
     """What was found before a run."""
 
-    recipe: Recipe
-    findings: tuple[Finding, ...]
-    """The worst first."""
-    clear: tuple[str, ...]
-    """Checks that found nothing."""
-    not_run: dict[str, list[str]]
-    """Checks that could not be done, with what they lack."""
     looked_at: tuple[str, ...]
     """How much of each task was looked at, in words."""
     seconds: float
 
     @property
-    def fatal(self) -> bool:
-        """Whether a fatal finding stands."""
-        return any(finding.level == "fatal" for finding in self.findings)
+    def recipe(self) -> Recipe:
+        """Of the run."""
+        return self.context.recipe
 
     def shown(self) -> Iterator[Text]:
         """For terminals."""
-        name, took = self.recipe.name, f"{self.seconds:.1f} s, no weights loaded"
-        yield Text(f"{name}: taken for a recipe, and looked at before it runs ({took})", style="bold")
+        took = f"({self.seconds:.1f} s, no weights loaded)"
+        yield Text(f"{self.recipe.name}: taken for a recipe, and looked at before it runs {took}", style="bold")
         for line in self.looked_at:
             yield Text(line, style="dim")
         yield from said(self.findings, self.clear, self.not_run, ours=True)
@@ -134,11 +127,9 @@ class DryRun(Preflight):
             shown = (sft.epochs or 0) or one.share * (sft.steps or 0) * sft.batch_size / max(1, one.sizes["train"])
             yield f"  SFT: {shown:.2f} epochs"
         if one.lengths is not None:
-            gold = f"a gold answer {one.lengths.answer:.0f} (at most {one.lengths.longest_answer})"
-            yield (
-                f"  tokens: a prompt {one.lengths.prompt:.0f} (at most {one.lengths.longest_prompt}), "
-                f"{gold if one.gold else 'no gold answers'}; sampling.max_tokens {self.recipe.sampling.max_tokens}"
-            )
+            gold = "a gold answer {answer:.0f} (at most {longest_answer})" if one.gold else "no gold answers"
+            tokens = f"a prompt {{prompt:.0f}} (at most {{longest_prompt}}), {gold}".format(**one.lengths)
+            yield f"  tokens: {tokens}; sampling.max_tokens {self.recipe.sampling.max_tokens}"
 
 
 def preflight(recipe: Recipe, folder: Path, file: Path | None = None) -> Preflight:
@@ -151,7 +142,7 @@ def preflight(recipe: Recipe, folder: Path, file: Path | None = None) -> Preflig
     """
     began = time.monotonic()
     with before(recipe, folder, file) as known:
-        return examine(known, CHECKS, began)
+        return _examined(known, began)
 
 
 def preflight_of(source: str, overrides: Sequence[str] = ()) -> Preflight:
@@ -175,15 +166,11 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
     began = time.monotonic()
     with before(recipe, folder) as known:
         prompts, shapes = known.prompts, known.shapes
-        found = examine(known, CHECKS, began)
+        found = _examined(known, began)
     estimated = "lengths are in characters over 3: the model's tokenizer is not at hand"
+    values = {one.name: getattr(found, one.name) for one in fields(found)}
     return DryRun(
-        recipe=recipe,
-        findings=(*_folder(folder, resume=resume), *found.findings),
-        clear=found.clear,
-        not_run=found.not_run,
-        looked_at=found.looked_at,
-        seconds=found.seconds,
+        **{**values, "findings": (*_folder(folder, resume=resume), *found.findings)},
         needs=[*_model(recipe.model.name, shapes), *_packages(recipe)],
         prompts=prompts,
         shapes=shapes,
@@ -200,39 +187,23 @@ def refuse(recipe: Recipe, folder: Path, grounds: Sequence[Ground]) -> None:
     if not recipe.run.preflight:
         return
     known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in grounds})
-    found = examine(known, [check for check in CHECKS if check.cheap])
-    fatal = [finding for finding in found.findings if finding.level == "fatal"]
-    if fatal:
+    found = examine(known, [check for check in CHECKS if check.quick])
+    if fatal := [finding for finding in found.findings if finding.level == "fatal"]:
         said = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
         fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
         raise RunError(f"this run would be spent for nothing: {said}", f"{fixes}; {ANYWAY}")
 
 
-def examine(known: BeforeRun, checks: Sequence[Check], began: float | None = None) -> Preflight:
-    """Apply checks to what is known."""
-    began = time.monotonic() if began is None else began
-    findings: list[Finding] = []
-    clear, not_run = [], {}
-    for check in checks:
-        try:
-            found = list(check.look(known))
-        except Lacking as lacking:
-            not_run[check.name] = [str(lacking)]
-            continue
-        except UntrustedCodeError:
-            not_run[check.name] = ["--trust-code"]
-            continue
-        findings += found
-        if not found:
-            clear.append(check.name)
-    known_already = {finding.what for finding in findings}
-    findings = [one for one in _refused(known) if one.what not in known_already] + findings
-    findings.sort(key=lambda finding: LEVELS.index(finding.level))
+def _examined(known: BeforeRun, began: float) -> Preflight:
+    """What checks find, and before it what a run would end with at once."""
+    found = examine(known, CHECKS)
+    known_already = {finding.what for finding in found.findings}
+    refused = [finding for finding in _refused(known) if finding.what not in known_already]
     return Preflight(
-        recipe=known.recipe,
-        findings=tuple(findings),
-        clear=tuple(clear),
-        not_run=not_run,
+        context=known,
+        findings=tuple(sorted((*refused, *found.findings), key=known.rank)),
+        clear=found.clear,
+        not_run=found.not_run,
         looked_at=tuple(_looked_at(known)),
         seconds=time.monotonic() - began,
     )
@@ -243,20 +214,18 @@ def _refused(known: BeforeRun) -> Iterator[Finding]:
     for error in known.wrong:
         if isinstance(error, UntrustedCodeError):  # what needs none of that code is looked at all the same
             yield Finding("warning", f"{error.cause}, and what needs it was not checked", check="code", fix=error.fix)
-            continue
-        name = next((name for kind, name in NAMES.items() if isinstance(error, kind)), "run")
-        yield Finding("fatal", error.cause, check=name, fix=error.fix)
+        else:
+            name = next((name for kind, name in NAMES.items() if isinstance(error, kind)), "run")
+            yield Finding("fatal", error.cause, check=name, fix=error.fix)
 
 
 def _looked_at(known: BeforeRun) -> Iterator[str]:
     for one in known.tasks.values():
         sizes = ", ".join(f"{split} {len(found):,}" for split, found in one.splits.items())
-        if not one.built:
-            yield f"{one.called}records are not built yet, so a few like them were looked at ({sizes})"
-        elif any(len(found) > overlap.MOST for found in one.splits.values()):
-            yield f"{one.called}the first {overlap.MOST:,} of each split ({sizes})"
-        else:
-            yield f"{one.called}all examples ({sizes})"
+        what = "all examples" if one.built else "records are not built yet, so a few like them were looked at"
+        if one.built and any(len(found) > overlap.MOST for found in one.splits.values()):
+            what = f"the first {overlap.MOST:,} of each split"
+        yield f"{one.called}{what} ({sizes})"
 
 
 def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:

@@ -5,14 +5,14 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from plumbline.checks.check import Finding
+from plumbline.checks.check import Finding, MissingDataError, check
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FAR_OFF, FULL, find_small_updates
-from plumbline.checks.preflight.before import BeforeRun, Check, Lacking
+from plumbline.checks.preflight.before import BeforeRun
 from plumbline.checks.preflight.shapes import is_hub_name
 from plumbline.config.imports import code_file
 from plumbline.errors import PlumblineError
@@ -31,6 +31,7 @@ SMALL = 5e7
 """Weights of a model up to which nothing is usual: it is one of a demo or a test."""
 
 
+@check("before", name="rates")
 def rates(before: BeforeRun) -> Iterator[Finding]:
     """The planned rates of each stage: their sum as that of a run, and what of the steps they leave."""
     recipe = before.recipe
@@ -60,27 +61,21 @@ def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) 
     for finding in find_small_updates(history):
         yield replace(finding, what=f"{kind}: {finding.what}")
     if 2 * warmup > steps:
-        yield Finding(
-            "warning",
-            f"{kind}.optimiser.warmup takes {warmup} of {steps} steps",
-            check="schedule",
-            evidence={"warmup": warmup, "steps": steps},
-            causes=("a number of steps that was meant for a longer run",),
-            fix="a share of the steps",
-            change={f"{kind}.optimiser.warmup": 0.05},
-        )
+        what = f"{kind}.optimiser.warmup takes {warmup} of {steps} steps"
+        evidence = {"warmup": warmup, "steps": steps}
+        causes = ("a number of steps that was meant for a longer run",)
+        fix = "a share of the steps"
+        change: dict[str, Any] = {f"{kind}.optimiser.warmup": 0.05}
+        yield Finding("warning", what, check="schedule", evidence=evidence, causes=causes, fix=fix, change=change)
     slow = sum(share < SLOW_RATE for share in shares[warmup:])
     if kind == "rl" and slow > SLOW_STEPS * steps:
-        yield Finding(
-            "warning",
-            f"rl.optimiser.schedule {section.schedule}: the rate is under {SLOW_RATE:.0%} of its peak for the last "
-            f"{slow} of {steps} steps; linear has {SLOW_RATE:.0%} of such steps, constant_with_warmup none",
-            check="schedule",
-            evidence={"slow": slow, "steps": steps},
-            causes=("a schedule of pretraining, where the end anneals: RL learns from its last prompts, too",),
-            fix="a line, or a constant rate after a warmup",
-            change={"rl.optimiser.schedule": "constant_with_warmup"},
-        )
+        what = f"rl.optimiser.schedule {section.schedule}: the rate is under {SLOW_RATE:.0%} of its peak for the last "
+        what += f"{slow} of {steps} steps; linear has {SLOW_RATE:.0%} of such steps, constant_with_warmup none"
+        causes = ("a schedule of pretraining, where the end anneals: RL learns from its last prompts, too",)
+        evidence = {"slow": slow, "steps": steps}
+        fix = "a line, or a constant rate after a warmup"
+        change = {"rl.optimiser.schedule": "constant_with_warmup"}
+        yield Finding("warning", what, check="schedule", evidence=evidence, causes=causes, fix=fix, change=change)
 
 
 def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
@@ -88,18 +83,19 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
     if low / FAR_OFF <= rate <= high * FAR_OFF * (1 + 1e-9):
         return
     above, nearest = rate > high, high if rate > high else low
-    meant = [f"a rate for {'all weights' if adapters else 'adapters'} ({other[0]:.0e} to {other[1]:.0e})"]
-    if above:
-        causes = ["a rate for supervised training", *(meant if not adapters else [])]
-    else:
-        causes = [*(meant if adapters else []), "a power of ten too many when it was written"]
+    trained, others = ("adapters", "all weights") if adapters else ("all weights", "adapters")
+    meant = (f"a rate for {others} ({other[0]:.0e} to {other[1]:.0e})",)
+    what = f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times {'above' if above else 'below'} what is "
     yield Finding(
         "warning",
-        f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times {'above' if above else 'below'} what is "
-        f"usual for {'adapters' if adapters else 'all weights'} ({low:.0e} to {high:.0e})",
+        f"{what}usual for {trained} ({low:.0e} to {high:.0e})",
         check="rate",
         evidence={"rate": rate, "usual": [low, high], "adapters": adapters},
-        causes=tuple(causes),
+        causes=(
+            *(["a rate for supervised training"] if above else []),
+            *(meant if adapters != above else []),
+            *([] if above else ["a power of ten too many when it was written"]),
+        ),
         fix=f"begin with {nearest:.0e}",
         change={"rl.optimiser.learning_rate": nearest},
     )
@@ -110,80 +106,64 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
 LAW = ("temperature", "top_k", "top_p", "steps", "max_tokens")
 
 
+@check("before", name="laws")
 def laws(before: BeforeRun) -> Iterator[Finding]:
     """What is drawn, scored, clipped and evaluated, against one another."""
     recipe = before.recipe
     sampling, rl, controls = recipe.sampling, recipe.rl, recipe.controls
     if isinstance(sampling, SteppedSampling) and recipe.evaluation.steps not in {None, sampling.steps}:
-        yield Finding(
-            "warning",
-            f"evaluations take {recipe.evaluation.steps} denoising steps and training {sampling.steps}: what is "
-            "evaluated is another sampler than the one that learns",
-            check="law",
-            evidence={"training": sampling.steps, "evaluation": recipe.evaluation.steps},
-            causes=("evaluation.steps was set for quality, or to save time",),
-            fix="evaluate with the steps of training, and beside it with others if you want to know",
-            change={"evaluation.steps": None},
-        )
+        what = f"evaluations take {recipe.evaluation.steps} denoising steps and training {sampling.steps}: what is "
+        what += "evaluated is another sampler than the one that learns"
+        causes = ("evaluation.steps was set for quality, or to save time",)
+        fix = "evaluate with the steps of training, and beside it with others if you want to know"
+        evidence: dict[str, Any] = {"training": sampling.steps, "evaluation": recipe.evaluation.steps}
+        change: dict[str, Any] = {"evaluation.steps": None}
+        yield Finding("warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change)
     yield from _as_before(before)
     if rl is None:
         return
     if controls.score_temperature not in {None, sampling.temperature}:
-        yield Finding(
-            "warning",
-            f"answers are drawn at temperature {sampling.temperature:g} and scored at {controls.score_temperature:g}: "
-            "the gradient is that of another model. It is a control that is wrong on purpose",
-            check="law",
-            evidence={"drawn": sampling.temperature, "scored": controls.score_temperature},
-            causes=("the recipe of a control",),
-            fix="for a real run leave controls out",
-            change={"controls.score_temperature": None},
-        )
+        what = f"answers are drawn at temperature {sampling.temperature:g} and scored at {controls.score_temperature:g}"
+        what += ": the gradient is that of another model. It is a control that is wrong on purpose"
+        causes = ("the recipe of a control",)
+        fix = "for a real run leave controls out"
+        evidence = {"drawn": sampling.temperature, "scored": controls.score_temperature}
+        change = {"controls.score_temperature": None}
+        yield Finding("warning", what, check="law", evidence=evidence, causes=causes, fix=fix, change=change)
     if rl.lag and rl.old == "rescored" and rl.tis is None:
-        yield Finding(
-            "warning",
-            f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects for it (rl.old: "
-            "rescored without rl.tis)",
-            check="law",
-            evidence={"lag": rl.lag},
-            causes=("rl.old: rescored leaves the sampler out of the ratio",),
-            fix="weight by learner over sampler, or take the recorded log-probabilities",
-            change={"rl.tis": 2.0},
-        )
+        what = f"answers are drawn with weights that are {rl.lag} versions old, and nothing corrects for it (rl.old: "
+        what += "rescored without rl.tis)"
+        causes = ("rl.old: rescored leaves the sampler out of the ratio",)
+        fix = "weight by learner over sampler, or take the recorded log-probabilities"
+        change = {"rl.tis": 2.0}
+        yield Finding("warning", what, check="law", evidence={"lag": rl.lag}, causes=causes, fix=fix, change=change)
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
     if clips and rl.inner_epochs == 1 and rl.lag == 0 and rl.recorded:
-        yield Finding(
-            "note",
-            f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so every ratio is 1",
-            check="clip-idle",
-            evidence={"inner_epochs": 1, "lag": 0},
-            causes=("settings of a recipe with several updates a batch",),
-            fix="leave the clip out, or use each batch several times",
-            change={"rl.inner_epochs": 2},
-        )
+        what = f"{' and '.join(sorted(clips))} can never act: each batch is used once, at lag 0, so every ratio is 1"
+        causes = ("settings of a recipe with several updates a batch",)
+        fix = "leave the clip out, or use each batch several times"
+        evidence = {"inner_epochs": 1, "lag": 0}
+        change = {"rl.inner_epochs": 2}
+        yield Finding("note", what, check="clip-idle", evidence=evidence, causes=causes, fix=fix, change=change)
 
 
 def _as_before(before: BeforeRun) -> Iterator[Finding]:
-    """The law by which the run that made the model drew, where it says so."""
+    """The sampling distribution of the run that made the model, where it says so."""
     name, sampling = before.recipe.model.name, before.recipe.sampling
     card = Card.read(model) if name is not None and Path(model := local_model(name)).is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
     if then.get("temperature") == 0:  # it was evaluated greedily alone, which says nothing of how it drew
         then = {key: value for key, value in then.items() if key in {"steps", "max_tokens"}}
-    changed = {key: (old, now.get(key)) for key, old in then.items() if old != now.get(key)}
+    changed = {key: [old, now.get(key)] for key, old in then.items() if old != now.get(key)}
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
-        yield Finding(
-            "warning",
-            f"the run that made {name} drew its answers by another law ({named}): its evaluations and those of this "
-            "run are not of one kind",
-            check="law",
-            evidence={key: list(pair) for key, pair in changed.items()},
-            causes=("two recipes with settings of their own",),
-            fix="draw as that run did, or evaluate its model anew under this law before you compare",
-            change={f"sampling.{key}": old for key, (old, _) in changed.items()},
-        )
+        what = f"the run that made {name} drew its answers by another law ({named}): its evaluations and those of this "
+        what += "run are not of one kind"
+        causes = ("two recipes with settings of their own",)
+        fix = "draw as that run did, or evaluate its model anew under this law before you compare"
+        change = {f"sampling.{key}": old for key, (old, _) in changed.items()}
+        yield Finding("warning", what, check="law", evidence=changed, causes=causes, fix=fix, change=change)
 
 
 # -- what another machine would not have -------------------------------------------------------------------------------
@@ -191,29 +171,22 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
 SECONDS = 10
 
 
+@check("before", name="ignored-files", quick=False)
 def ignored(before: BeforeRun) -> Iterator[Finding]:
     """A team lost jobs so: what packs a working tree for a cluster leaves out what git ignores."""
-    wanted = {
-        path: key
-        for path, key in needed(before.recipe, before.file)
-        if key != "model.name" or not _made(path)  # what a command makes anew is fetched there, too
-    }
-    if not wanted:
-        return
-    rules = _rules(list(wanted))
+    named = needed(before.recipe, before.file)
+    wanted = {path: key for path, key in named if key != "model.name" or not _made(path)}  # which is fetched there, too
+    rules = _rules(list(wanted)) if wanted else {}
     if not rules:
         return
     path, rule = next(iter(rules.items()))
     only_model = all(wanted[one] == "model.name" for one in rules)  # which jobs fetch, as a rule
-    yield Finding(
-        "note" if only_model else "warning",
-        f"git ignores {len(rules)} of the {len(wanted)} files that this recipe reads, for example {path} "
-        f"({wanted[path]}; {rule}): a job on another machine that is sent the working tree will not have them",
-        check="ignored-files",
-        evidence={"files": {str(one): {"key": wanted[one], "rule": rule} for one, rule in rules.items()}},
-        causes=("data are kept out of git, and packages for a cluster (Ray's working_dir) go by .gitignore",),
-        fix="let the job fetch or build them first, or name them to what packs the job; check there with this command",
-    )
+    what = f"git ignores {len(rules)} of the {len(wanted)} files that this recipe reads, for example {path} "
+    what += f"({wanted[path]}; {rule}): a job on another machine that is sent the working tree will not have them"
+    causes = ("data are kept out of git, and packages for a cluster (Ray's working_dir) go by .gitignore",)
+    fix = "let the job fetch or build them first, or name them to what packs the job; check there with this command"
+    evidence = {"files": {str(one): {"key": wanted[one], "rule": rule} for one, rule in rules.items()}}
+    yield Finding("note" if only_model else "warning", what, evidence=evidence, causes=causes, fix=fix)
 
 
 def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
@@ -267,7 +240,7 @@ def _rules(paths: list[Path]) -> dict[Path, str]:
     """The rule that ignores each path that is ignored.
 
     Raises:
-        Lacking: nobody can say.
+        MissingDataError: nobody can say.
     """
     found, answered = {}, False
     for path in paths:
@@ -281,15 +254,16 @@ def _rules(paths: list[Path]) -> dict[Path, str]:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            raise Lacking("git") from None
+            raise MissingDataError("git") from None
         answered |= asked.returncode in {0, 1}  # 128: not in a work tree
         if asked.returncode == 0:
             found[path] = asked.stdout.partition("\t")[0]
     if not answered:
-        raise Lacking("a git work tree")
+        raise MissingDataError("a git work tree")
     return found
 
 
+@check("before", name="reproducible", quick=False)
 def reproducible(before: BeforeRun) -> Iterator[Finding]:
     """What is not pinned, as far as the recipe shows it."""
     model = before.recipe.model
@@ -299,23 +273,14 @@ def reproducible(before: BeforeRun) -> Iterator[Finding]:
     if model.trust_remote_code:
         why.append("model.trust_remote_code runs code that its author may change")
     if model.name is None and model.threads is None:
-        why.append(
-            "model.threads is not set: sums are rounded by how many a machine has, and a tiny model's result goes by it"
-        )
+        sums = "sums are rounded by how many a machine has, and a tiny model's result goes by it"
+        why.append(f"model.threads is not set: {sums}")
     if why:
-        yield Finding(
-            "note",
-            "the same recipe can give another result elsewhere: " + "; ".join(why),
-            check="reproducible",
-            evidence={"seed": before.recipe.seed},
-            fix="keep a copy of the model and name its directory" if model.name is not None else "model.threads: 1",
-            change={} if model.name is not None else {"model.threads": 1},
-        )
+        fix, change = "keep a copy of the model and name its directory", dict[str, Any]()
+        if model.name is None:
+            fix, change = "model.threads: 1", {"model.threads": 1}
+        what = "the same recipe can give another result elsewhere: " + "; ".join(why)
+        yield Finding("note", what, evidence={"seed": before.recipe.seed}, fix=fix, change=change)
 
 
-CHECKS = (
-    Check("rates", rates),
-    Check("laws", laws),
-    Check("ignored-files", ignored, cheap=False),
-    Check("reproducible", reproducible, cheap=False),
-)
+CHECKS = (rates, laws, ignored, reproducible)

@@ -102,18 +102,9 @@ def of_config(config: Mapping[str, Any]) -> Shapes | None:
 
 def of_tiny(tiny: TinySection) -> Shapes:
     """The shape of the model that is made on the spot."""
-    return Shapes(
-        layers=tiny.layers,
-        hidden=tiny.hidden,
-        inner=tiny.inner,
-        heads=tiny.heads,
-        kv_heads=tiny.heads,
-        head_size=tiny.hidden // tiny.heads,
-        vocabulary=tiny.vocabulary,
-        tied=True,
-        context=tiny.context,
-        source="model.tiny",
-    )
+    heads, given = tiny.heads, tiny.model_dump(include={"layers", "hidden", "heads", "vocabulary", "context"})
+    size = tiny.hidden // heads
+    return Shapes(**given, inner=tiny.inner, kv_heads=heads, head_size=size, tied=True, source="model.tiny")
 
 
 @cache
