@@ -486,6 +486,9 @@ def _beside_bounds(
     condition: Condition, step: int, estimate: Estimate, base: int | None, evidence: Evidence
 ) -> Verdict:
     one = estimate.interval
+    if math.isnan(one.mean):  # which is on no side of any bound
+        place = evidence.runs[0].where(str(condition.metric), step)
+        return _unknown(f"{condition.metric} {place} is no number", "look at why: `plumbline check` of the run")
     answers = {name: _beside(name, bound, one.low, one.high) for name, bound in condition.bounds.items()}
     leans = all(_beside(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items())
     values = list(answers.values())
