@@ -71,7 +71,7 @@ def test_a_condition_holds_does_not_or_is_not_decided(evidence, condition, answe
 @pytest.mark.parametrize("window", [1, 2])
 def test_a_figure_that_is_no_number_decides_nothing(evidence, bound, window):
     rows = [{"step": step, "train/loss": value} for step, value in enumerate([0.5, float("nan")], 1)]
-    broken = Evidence((Records.of(evidence.runs[0].run, rows),))
+    broken = Evidence((Records(evidence.runs[0].run, rows),))
     verdict = judge(Condition.model_validate({"metric": "train/loss", "window": window, bound: 1.0}), broken, {})
     assert (verdict.holds, verdict.leans, verdict.noise) == (None, None, False)
     assert verdict.said == ("train/loss at step 2 is no number",)
