@@ -138,7 +138,7 @@ class View:
     def decision(self) -> Decision | None:
         """What the recipe's tree makes of this run alone; None where it has none."""
         tree = self.run.recipe.decide
-        return decide(Evidence((Records.of(self.run),)), tree) if tree is not None and self.whole is None else None
+        return decide(Evidence((Records(self.run),)), tree) if tree is not None and self.whole is None else None
 
     @cached_property
     def examined(self) -> list[Examination[History]]:

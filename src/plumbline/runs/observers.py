@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from plumbline.config.imports import missing
 from plumbline.errors import RunError, visible
 from plumbline.recipe import Recipe
 from plumbline.runs import claims
-from plumbline.runs.run import QUIET, RUN, Observer, Silent, is_run
+from plumbline.runs.run import QUIET, RUN, Observer, is_run
 
 SHOWN = (
     ("train/reward", "reward"),
@@ -57,7 +58,7 @@ WORTH_SAYING = 2.0
 """Seconds from which a log says when a piece of work has ended."""
 
 
-class LiveView:
+class LiveView(Observer):
     """An observer that draws on standard error."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -197,10 +198,22 @@ def _short(value: float) -> str:
 
 
 class Hosted:
-    """A tracker with the calls of W&B."""
+    """A tracker with the calls of W&B: Trackio or Weights & Biases, by the name of its module.
 
-    run: Any
-    module: str
+    Trackio stores on this machine, and `trackio show --project NAME` opens its dashboard. With WANDB_MODE=offline
+    nothing of W&B's leaves this machine.
+    """
+
+    def __init__(self, module: str, recipe: Recipe, folder: Path) -> None:
+        self.module = module
+        own = {"id": f"{folder.name}-{recipe.identity()}", "dir": str(folder)} if module == "wandb" else {}
+        self.run = _imported(module).init(
+            project=recipe.run.project,
+            name=folder.name,
+            config=recipe.model_dump(mode="json"),
+            resume="allow",
+            **own,
+        )
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         """Log a row under its stage's names."""
@@ -213,33 +226,6 @@ class Hosted:
     def close(self) -> None:
         """Flush and close."""
         self.run.finish()
-
-
-class Trackio(Hosted):
-    """Trackio: W&B's calls, stored on this machine; `trackio show --project NAME` opens its dashboard."""
-
-    module = "trackio"
-
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
-        self.run = _imported(self.module).init(
-            project=recipe.run.project, name=folder.name, config=recipe.model_dump(mode="json"), resume="allow"
-        )
-
-
-class Wandb(Hosted):
-    """Weights & Biases; with WANDB_MODE=offline nothing leaves this machine."""
-
-    module = "wandb"
-
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
-        self.run = _imported(self.module).init(
-            project=recipe.run.project,
-            name=folder.name,
-            id=f"{folder.name}-{recipe.identity()}",
-            resume="allow",
-            dir=str(folder),
-            config=recipe.model_dump(mode="json"),
-        )
 
 
 class TensorBoard:
@@ -274,14 +260,16 @@ def alert(name: str, run: Any, kind: str, message: str) -> None:
     run.alert(title=f"{kind}: {message}"[:63], text=message, level=level)
 
 
-TRACKERS: dict[str, Callable[[Recipe, Path], Any]] = {"trackio": Trackio, "wandb": Wandb, "tensorboard": TensorBoard}
-
-
+TRACKERS: dict[str, Callable[[Recipe, Path], Any]] = {
+    "trackio": partial(Hosted, "trackio"),
+    "wandb": partial(Hosted, "wandb"),
+    "tensorboard": TensorBoard,
+}
 MODULES = {"tensorboard": "torch.utils.tensorboard"}
 """What is imported for a tracker, where that is not called as it is."""
 
 
-class Guarded(Silent):
+class Guarded(Observer):
     """A tracker as an observer whose failure is said once and costs nothing else.
 
     Trackers are told numbers, and what the user should know.

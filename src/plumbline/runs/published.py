@@ -24,7 +24,7 @@ from plumbline.runs.cards import CARD
 from plumbline.runs.record import in_use, is_blank
 from plumbline.runs.remote import NOTE, WRITTEN_HERE, Entry, Files, Store, folder_for, join, key_of, parse_manifest
 from plumbline.runs.run import RUN as KIND
-from plumbline.runs.run import Run, Silent, is_run
+from plumbline.runs.run import Observer, Run, is_run
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json
 
 NOT_PUBLISHED = frozenset({".lock", NOTE, remote.CHECKPOINTS, remote.MODELS, "wandb", "engine"})
@@ -109,7 +109,7 @@ class Publisher:
         return entry
 
 
-class Keeper(Silent):
+class Keeper(Observer):
     """The observer of a run that has it published; the end is put by `finish`, after the run's own last words."""
 
     def __init__(self, publisher: Publisher, notes: Iterable[str]) -> None:
@@ -118,7 +118,7 @@ class Keeper(Silent):
         self._last: Future[None] | None = None
 
     def landmark(self, run: Run) -> None:
-        """See `plumbline.runs.run.Keeps`: let the thread put the folder, and say what it could not."""
+        """See `Observer.landmark`: let the thread put the folder, and say what it could not."""
         while self.notes:
             run.event("remote", self.notes.popleft())
         if not is_blank(run.folder):

@@ -75,7 +75,7 @@ class _Sample(_Row):
     text: str
     turns: list[str] = []
     asked: list[str] = []
-    how: str
+    how: str = ""
 
 
 class _Event(_Row):

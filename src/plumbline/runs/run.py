@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self
 
 from plumbline import __version__
 from plumbline.config.overrides import as_mapping
@@ -42,13 +42,7 @@ from plumbline.runs import claims
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, write_evaluation
 from plumbline.runs.lineage import allowed_changes
 from plumbline.runs.record import KINDS, STAGES, STOPPED, RunFolder, is_blank, recipe_file
-from plumbline.storage import (
-    clear_os_errors,
-    one_line,
-    read_object,
-    write_json,
-    write_text,
-)
+from plumbline.storage import clear_os_errors, one_line, read_object, write_json, write_text
 
 QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"})
 """Kinds of events that are no warning."""
@@ -67,33 +61,8 @@ class Listener(Protocol):
         ...
 
 
-class Observer(Listener, Protocol):
-    """Somebody who is told what happens in a run: the terminal, a tracker."""
-
-    def stage(self, name: str, total: int, done: int) -> None:
-        """A stage of `total` steps begins, of which `done` are already done."""
-        ...
-
-    def metrics(self, row: Mapping[str, Any]) -> None:
-        """A row of metrics was recorded."""
-        ...
-
-    def close(self) -> None:
-        """The run is over, well or badly."""
-        ...
-
-
-@runtime_checkable
-class Keeps(Protocol):
-    """An observer that copies the run elsewhere."""
-
-    def landmark(self, run: "Run") -> None:
-        """The folder holds something new to go on from, or to look at: a checkpoint, an evaluation, a model."""
-        ...
-
-
-class Silent:
-    """An observer who does nothing with what it is told."""
+class Observer:
+    """Somebody who is told what happens in a run: the terminal, a tracker. By default nothing comes of it."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """See `Listener`."""
@@ -102,13 +71,20 @@ class Silent:
         """See `Listener`."""
 
     def stage(self, name: str, total: int, done: int) -> None:
-        """See `Observer`."""
+        """A stage of `total` steps begins, of which `done` are already done."""
 
     def metrics(self, row: Mapping[str, Any]) -> None:
-        """See `Observer`."""
+        """A row of metrics was recorded."""
+
+    def landmark(self, run: "Run") -> None:
+        """The folder holds something new to go on from, or to look at: a checkpoint, an evaluation, a model."""
 
     def close(self) -> None:
-        """See `Observer`."""
+        """The run is over, well or badly."""
+
+
+class Silent(Observer):
+    """An observer who does nothing with what it is told."""
 
 
 RUN = claims.RUN
@@ -336,8 +312,7 @@ class Run(RunFolder):
     def landmark(self) -> None:
         """Tell who copies the run that there is something new in its folder."""
         for observer in self.observers:
-            if isinstance(observer, Keeps):
-                observer.landmark(self)
+            observer.landmark(self)
 
     def environment(self, extra: Mapping[str, Any]) -> None:
         """Record versions and machine, and what else the pipeline knows."""

@@ -10,9 +10,9 @@ between the difference is inside the noise, and nothing is decided. Numbers of a
 """
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,38 +42,33 @@ class Estimate:
     unit: str
     """What n counts: examples, or steps; empty of a single number, which is exact."""
 
+    def __format__(self, form: str) -> str:
+        """The figure with its interval, n and the number of seeds; a number that is exact, alone."""
+        one, seeds = self.interval, f", {self.seeds} seeds" if self.seeds > 1 else ""
+        return f"{one:{form}}, n = {one.n:,} {self.unit}{seeds}" if self.unit else f"{one.mean:{form or '.3f'}}{seeds}"
 
-@dataclass
+
 class Records:
-    """The records of one run, each read once.
+    """The records of one run as they are now, each read once.
 
     Args:
         run: where they are.
-        trained: the rows of RL's metrics.
-        found: the files of evaluations.
+        trained: the rows of RL's metrics; None reads them.
+
+    Raises:
+        DataError: a file among them cannot be read, or is not what it should be.
     """
 
-    run: Run
-    trained: Sequence[Mapping[str, Any]]
-    found: Mapping[EvaluationKey, Path]
-    read: dict[EvaluationKey, Evaluation] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, run: Run, trained: Sequence[Mapping[str, Any]] | None = None) -> "Records":
-        """The records of a run as they are now.
-
-        Raises:
-            DataError: a file among them cannot be read, or is not what it should be.
-        """
-        return cls(run, run.rows("rl") if trained is None else trained, run.evaluation_files())
+    def __init__(self, run: Run, trained: Sequence[Mapping[str, Any]] | None = None) -> None:
+        self.run, self.trained = run, run.rows("rl") if trained is None else trained
+        self.files = {key: path for key, path in run.evaluation_files().items() if key.stage in STAGES}
+        self._read: dict[EvaluationKey, Evaluation] = {}
 
     def steps(self, metric: str) -> list[int]:
-        """The steps that have a value of it, ascending."""
+        """The steps that have a value of it."""
         if metric.startswith("train/"):
             return [row["step"] for row in self.trained if row.get(metric) is not None]
-        tasks, what = self._named(metric)
-        found = [set(self._points(task, what)) for task in tasks]
-        return sorted(set.intersection(*found)) if found else []
+        return list(self._points(metric))
 
     def numbers(self, metric: str, step: int, window: int) -> list[float]:
         """The last `window` values up to a step."""
@@ -82,37 +77,35 @@ class Records:
 
     def measured(self, metric: str, step: int) -> Measured:
         """The values of the examples at a step that `steps` has; what could not be judged has none."""
-        tasks, what = self._named(metric)
-        value = _value_of(what)
-        rows = [self.evaluation(self._points(task, what)[step]).rows for task in tasks]
-        return tuple({row.id: found for row in one if (found := value(row)) is not None} for one in rows)
+        value = _value_of(self._named(metric)[1])
+        return tuple(
+            {row.id: number for row in evaluation.rows if (number := value(row)) is not None}
+            for evaluation in self.evaluations(metric, step)
+        )
 
     def evaluations(self, metric: str, step: int) -> list[Evaluation]:
-        """The evaluations that a metric is of, at a step that `steps` has."""
-        tasks, what = self._named(metric)
-        return [self.evaluation(self._points(task, what)[step]) for task in tasks]
+        """The evaluations that a metric is of, at a step that `steps` has.
+
+        Raises:
+            DataError: a file cannot be read.
+        """
+        return [self._evaluation(key) for key in self._points(metric)[step]]
 
     def where(self, metric: str, step: int) -> str:
         """Where in the run a step that `steps` has is: a step of RL, or the end of a stage."""
-        tasks, what = self._named(metric) if metric.startswith("eval/") else ([], "")
-        key = self._points(tasks[0], what)[step] if tasks else None
+        key = self._points(metric)[step][0] if metric.startswith("eval/") else None
         return f"at step {step}" if key is None or key.step is not None else f"after {key.stage} on {key.split}"
 
     def known(self) -> list[str]:
         """The metrics that could be meant."""
         trained = {key for row in self.trained for key in row if key.startswith("train/")}
-        names = [name for name in self.run.recipe.each_task if name]
-        return [*([f"eval/{one}" for one in [MEAN, *names]] if self._all() else []), *sorted(trained)]
+        evaluated = [f"eval/{name}" for name in (MEAN, *filter(None, self.run.recipe.each_task)) if self.files]
+        return [*evaluated, *sorted(trained)]
 
-    def evaluation(self, key: EvaluationKey) -> Evaluation:
-        """One evaluation.
-
-        Raises:
-            DataError: its file cannot be read.
-        """
-        if key not in self.read:
-            self.read[key] = read_evaluation(self.found[key])
-        return self.read[key]
+    def _evaluation(self, key: EvaluationKey) -> Evaluation:
+        if key not in self._read:
+            self._read[key] = read_evaluation(self.files[key])
+        return self._read[key]
 
     def _named(self, metric: str) -> tuple[list[str], str]:
         """The tasks that a metric of evaluations is of, and what of them; no task where there is no such metric."""
@@ -123,38 +116,33 @@ class Records:
         what = "/".join(filter(None, (first, rest)))
         return (tasks, what) if tasks == [""] or what in {MEAN, SAMPLED} else ([], what)
 
-    def _all(self) -> frozenset[EvaluationKey]:
-        return frozenset(key for key in self.found if key.stage in STAGES)
+    def _points(self, metric: str) -> dict[int, list[EvaluationKey]]:
+        """The evaluations of a metric's tasks by step, where all of them have what is asked for; ascending."""
+        tasks, what = self._named(metric)
+        points = [self._points_of(task, what) for task in tasks]
+        steps = sorted(set.intersection(*map(set, points))) if points else []
+        return {step: [keys[step] for keys in points] for step in steps}
 
-    def _points(self, task: str, what: str) -> dict[int, EvaluationKey]:
-        """The evaluations of a task by step, where they have what is asked for."""
-        recipe = self.run.recipe
+    def _points_of(self, task: str, what: str) -> dict[int, EvaluationKey]:
+        recipe, section = self.run.recipe, self.run.recipe.evaluation
         mode = "sampled" if what == SAMPLED else "greedy"
-        section = recipe.evaluation
-        inside = {
+        points = {
             key.step: key
-            for key in self._all()
+            for key in self.files
             if key.step is not None and (key.task, key.mode, key.split) == (task, mode, section.split)
         }
-        if not inside and section.final:
-            last = {
-                (stage, name): EvaluationKey(stage, section.final[-1], mode, None, name)
-                for stage in STAGES
-                for name in recipe.each_task
-            }
-            whole = [stage for stage in STAGES if all(last[stage, name] in self.found for name in recipe.each_task)]
-            ends = {stage: last[stage, task] for stage in whole}
-            before = [ends[stage] for stage in whole if stage != "rl"]
-            inside = {0: before[-1]} if before else {}
-            if "rl" in ends and recipe.rl is not None:
-                inside[recipe.rl.steps] = ends["rl"]
+        if not points and section.final:
+            for stage in STAGES:
+                ends = {name: EvaluationKey(stage, section.final[-1], mode, None, name) for name in recipe.each_task}
+                if all(key in self.files for key in ends.values()) and (stage != "rl" or recipe.rl is not None):
+                    points[recipe.rl.steps if stage == "rl" and recipe.rl is not None else 0] = ends[task]
         if what in {MEAN, SAMPLED}:
-            return inside
+            return points
         value = _value_of(what)
         return {
             step: key
-            for step, key in inside.items()
-            if any(value(row) is not None for row in self.evaluation(key).rows)
+            for step, key in points.items()
+            if any(value(row) is not None for row in self._evaluation(key).rows)
         }
 
 
@@ -179,14 +167,14 @@ class Evidence:
     @property
     def stopped(self) -> bool:
         """Whether checks or watch rules stopped all runs, so that nothing comes after their last steps."""
-        return all(one.run.stopped() is not None for one in self.runs)
+        return all(records.run.stopped() is not None for records in self.runs)
 
     def steps(self, metric: str) -> list[int]:
         """The steps at which all runs have it, ascending."""
         shared = set.intersection(*(set(run.steps(metric)) for run in self.runs))
         return sorted(step for step in shared if self.until is None or step <= self.until)
 
-    def estimate(self, condition: Condition, step: int, base: int | None) -> Estimate:
+    def estimate(self, condition: Condition, step: int, base: int | None = None) -> Estimate:
         """A condition's figure at a step.
 
         Args:
@@ -200,33 +188,36 @@ class Evidence:
         metric = str(condition.metric)
         if metric.startswith("train/"):
             return self._trained(metric, step, base, condition)
-        now = [run.measured(metric, step) for run in self.runs]
         for other in self.runs[1:]:
             _check(self.runs[0].evaluations(metric, step), other, metric, step)
-        if base is not None:
-            for run in self.runs:
+        now = []
+        for run in self.runs:
+            values = run.measured(metric, step)
+            if base is not None:
                 for before, after in zip(run.evaluations(metric, base), run.evaluations(metric, step), strict=True):
                     check_same(before, after)
-            now = [_minus(one, run.measured(metric, base)) for one, run in zip(now, self.runs, strict=True)]
-        if condition.minus is not None:
-            now = [_minus(one, run.measured(condition.minus, step)) for one, run in zip(now, self.runs, strict=True)]
+                values = _minus(values, run.measured(metric, base))
+            if condition.minus is not None:
+                values = _minus(values, run.measured(condition.minus, step))
+            now.append(values)
         if condition.against is None:
-            found = _pooled(_mean_of(now), [list(map(_overall, now))], "examples")
+            figure = _of_examples(now)
             if base is not None or condition.minus is not None:
-                return found
-            one = found.interval  # a reward lies between 0 and 1, and so does its interval
-            return replace(found, interval=Interval(one.mean, max(0.0, one.low), min(1.0, one.high), one.n))
+                return figure
+            one = figure.interval  # a reward lies between 0 and 1, and so does its interval
+            return replace(figure, interval=Interval(one.mean, max(0.0, one.low), min(1.0, one.high), one.n))
         if not self.previous:
             assert condition.baseline is not None, "the caller asks first"
-            shifted = [tuple({k: v - condition.baseline for k, v in task.items()} for task in one) for one in now]
-            return _pooled(_mean_of(shifted), [list(map(_overall, shifted))], "examples")
-        steps = [step if condition.at is not None else max(run.steps(metric), default=0) for run in self.previous]
-        for other, there in zip(self.previous, steps, strict=True):
+            return _of_examples(
+                [tuple({k: v - condition.baseline for k, v in task.items()} for task in values) for values in now]
+            )
+        then = []
+        for other in self.previous:
+            at = step if condition.at is not None else max(other.steps(metric), default=0)
             rubric = not condition.across_rubrics
-            _check(self.runs[0].evaluations(metric, step), other, metric, there, rubric=rubric)
-        then = [run.measured(metric, there) for run, there in zip(self.previous, steps, strict=True)]
-        seeds = [list(map(_overall, now)), list(map(_overall, then))]
-        return _pooled(_minus(_mean_of(now), _mean_of(then)), seeds, "examples")
+            _check(self.runs[0].evaluations(metric, step), other, metric, at, rubric=rubric)
+            then.append(other.measured(metric, at))
+        return _of_examples(now, then)
 
     def last(self, metric: str) -> tuple[int, Estimate] | None:
         """The last step that has a metric, and what it is there; None where there is none.
@@ -235,26 +226,24 @@ class Evidence:
             IncomparableError: the seeds were evaluated on other examples.
         """
         steps = self.steps(metric)
-        return (steps[-1], self.estimate(Condition(metric=metric, above=0), steps[-1], None)) if steps else None
+        return (steps[-1], self.estimate(Condition(metric=metric, above=0), steps[-1])) if steps else None
 
     def _trained(self, metric: str, step: int, base: int | None, condition: Condition) -> Estimate:
         """Of a metric of training: the mean of a window of steps, which are taken for independent."""
         now = [run.numbers(metric, step, condition.window) for run in self.runs]
         if condition.window == 1:
-            value = float(np.mean([one[0] for one in now]))
+            value = float(np.mean([values[0] for values in now]))
             return Estimate(Interval(value, value, value, 1), 0.0, len(now), "")
         then = [run.numbers(metric, base, condition.window) for run in self.runs] if base is not None else []
         then += [run.numbers(metric, step, condition.window) for run in self.previous] if condition.against else []
-        seeds = [[float(np.mean(one)) for one in group] for group in (now, then) if group]
-        first = _pooled(tuple({str(i): v for i, v in enumerate(one)} for one in now), seeds[:1], "steps")
-        if not then:
-            if condition.against is None:
-                return first
-            assert condition.baseline is not None, "the caller asks first"
-            one, by = first.interval, condition.baseline
-            return Estimate(Interval(one.mean - by, one.low - by, one.high - by, one.n), first.alone, 1, first.unit)
-        second = _pooled(tuple({str(i): v for i, v in enumerate(one)} for one in then), seeds[1:], "steps")
-        return apart(first, second)
+        first = _pooled(now, [[float(np.mean(values)) for values in now]], "steps")
+        if then:
+            return apart(first, _pooled(then, [[float(np.mean(values)) for values in then]], "steps"))
+        if condition.against is None:
+            return first
+        assert condition.baseline is not None, "the caller asks first"
+        one, by = first.interval, condition.baseline
+        return replace(first, interval=Interval(one.mean - by, one.low - by, one.high - by, one.n), seeds=1)
 
 
 def apart(first: Estimate, second: Estimate) -> Estimate:
@@ -263,9 +252,8 @@ def apart(first: Estimate, second: Estimate) -> Estimate:
     middle = one.mean - other.mean
     low = middle - math.hypot(one.mean - one.low, other.high - other.mean)
     high = middle + math.hypot(one.high - one.mean, other.mean - other.low)
-    return Estimate(
-        Interval(middle, low, high, one.n + other.n), math.hypot(first.alone, second.alone), first.seeds, first.unit
-    )
+    interval = Interval(middle, low, high, one.n + other.n)
+    return replace(first, interval=interval, alone=math.hypot(first.alone, second.alone))
 
 
 def _check(first: Sequence[Evaluation], other: Records, metric: str, step: int, *, rubric: bool = True) -> None:
@@ -273,12 +261,12 @@ def _check(first: Sequence[Evaluation], other: Records, metric: str, step: int, 
         raise IncomparableError(
             f"{other.run.folder} has no {metric} at step {step}", "evaluate both runs at the same steps"
         )
-    found = other.evaluations(metric, step)
-    if len(found) != len(first):
+    others = other.evaluations(metric, step)
+    if len(others) != len(first):
         raise IncomparableError(
-            f"{other.run.folder} has {metric} of {len(found)} tasks, not of {len(first)}", "compare task by task"
+            f"{other.run.folder} has {metric} of {len(others)} tasks, not of {len(first)}", "compare task by task"
         )
-    for one, another in zip(first, found, strict=True):
+    for one, another in zip(first, others, strict=True):
         check_same(another, one, rubric=rubric)
 
 
@@ -307,16 +295,20 @@ def _overall(measured: Measured) -> float:
     return sum(means) / max(1, len(means))
 
 
-def _pooled(measured: Measured, seeds: list[list[float]], unit: str) -> Estimate:
-    if not measured or not all(measured):
+def _of_examples(now: Sequence[Measured], then: Sequence[Measured] = ()) -> Estimate:
+    """Of the values of each seed, or of their difference to those of the seeds of another run."""
+    values = _minus(_mean_of(now), _mean_of(then)) if then else _mean_of(now)
+    seeds = [list(map(_overall, group)) for group in (now, then) if group]
+    return _pooled([list(task.values()) for task in values], seeds, "examples")
+
+
+def _pooled(strata: Sequence[Sequence[float]], seeds: Sequence[Sequence[float]], unit: str) -> Estimate:
+    if not strata or not all(strata):
         raise IncomparableError("no example was judged in all of the evaluations", "look at why they were not judged")
-    strata = [list(task.values()) for task in measured]
     examples = pooled_interval(strata)
-    whole = pooled_interval(strata, seeds)
-    return Estimate(whole, examples.high - examples.mean, max(map(len, seeds)), unit)
+    return Estimate(pooled_interval(strata, seeds), examples.high - examples.mean, max(map(len, seeds)), unit)
 
 
-WORDS = {"above": "above", "at_least": "at least", "below": "below", "at_most": "at most"}
 MOST = 100_000
 """More examples than this are not advised: what differs by so little is the same for all purposes."""
 
@@ -334,6 +326,12 @@ class Figure:
     high: float
     n: int
     seeds: int
+
+    @classmethod
+    def of(cls, metric: str, step: int, estimate: Estimate, kind: str = "value") -> "Figure":
+        """An estimate of a metric at a step."""
+        one = estimate.interval
+        return cls(metric, step, kind, one.mean, one.low, one.high, one.n, estimate.seeds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,64 +365,38 @@ def judge(condition: Condition | str, evidence: Evidence, named: Mapping[str, Co
         return judge(named[condition], evidence, named)
     if not condition.parts:
         return _figure(condition, evidence)
-    verdicts = [judge(part, evidence, named) for part in condition.parts]
-    if condition.all is not None:
-        return _together(verdicts, decides=False)
-    any_ = _together(verdicts, decides=True)
-    if condition.any is not None:
-        return any_
-    return replace(any_, holds=_not(any_.holds), leans=_not(any_.leans))
+    verdict = _together([judge(part, evidence, named) for part in condition.parts], decides=condition.all is None)
+    if condition.none is None:
+        return verdict
+    opposite = {True: False, False: True, None: None}
+    return replace(verdict, holds=opposite[verdict.holds], leans=opposite[verdict.leans])
 
 
 def _together(verdicts: Sequence[Verdict], *, decides: bool) -> Verdict:
     """Of all (one False decides) or any (one True decides); what decides is all that is said."""
-    values = [verdict.holds for verdict in verdicts]
-    holds = decides if decides in values else None if None in values else not decides
-    leans = [verdict.leans for verdict in verdicts]
-    leaning = decides if decides in leans else None if None in leans else not decides
-    shown = [each for each in verdicts if each.holds is decides] if holds is decides else verdicts
-    open_ = [each for each in verdicts if each.holds is None] if holds is None else []
+
+    def combined(values: Sequence[bool | None]) -> bool | None:
+        return decides if decides in values else None if None in values else not decides
+
+    holds = combined([verdict.holds for verdict in verdicts])
+    shown = [verdict for verdict in verdicts if verdict.holds is decides] if holds is decides else verdicts
+    undecided = [verdict for verdict in verdicts if verdict.holds is None] if holds is None else []
     return Verdict(
         holds=holds,
-        leans=leaning,
-        said=tuple(dict.fromkeys(line for each in shown for line in each.said)),
-        needs=tuple(dict.fromkeys(line for each in open_ for line in each.needs)),
-        noise=bool(open_) and all(each.noise for each in open_),
-        figures=tuple(dict.fromkeys(one for each in shown for one in each.figures)),
+        leans=combined([verdict.leans for verdict in verdicts]),
+        said=tuple(dict.fromkeys(line for verdict in shown for line in verdict.said)),
+        needs=tuple(dict.fromkeys(line for verdict in undecided for line in verdict.needs)),
+        noise=bool(undecided) and all(verdict.noise for verdict in undecided),
+        figures=tuple(dict.fromkeys(figure for verdict in shown for figure in verdict.figures)),
     )
 
 
-def _not(value: bool | None) -> bool | None:
-    return None if value is None else not value
+def _unknown(said: str, need: str) -> Verdict:
+    return Verdict(None, None, (said,), (need,) if need else ())
 
 
 def _figure(condition: Condition, evidence: Evidence) -> Verdict:
-    metric = str(condition.metric)
-    found = _steps(condition, evidence)
-    if isinstance(found, Verdict):
-        return found
-    steps, base = found
-    try:
-        estimates = [evidence.estimate(condition, step, base) for step in steps]
-    except IncomparableError as error:
-        return _unknown(f"{metric}: {error.cause}", error.fix)
-    verdicts = [
-        _beside_bounds(condition, step, one, base, evidence) for step, one in zip(steps, estimates, strict=True)
-    ]
-    return verdicts[0] if len(verdicts) == 1 else _in_a_row(verdicts)
-
-
-def _in_a_row(verdicts: Sequence[Verdict]) -> Verdict:
-    """Points in a row, of which the last is said."""
-    whole = _together(verdicts, decides=False)
-    last = verdicts[-1]
-    held = sum(each.leans is True for each in verdicts)
-    said = tuple(f"{line}, and so it was at {held} of the last {len(verdicts)} points" for line in last.said)
-    return replace(whole, said=said, figures=last.figures)
-
-
-def _steps(condition: Condition, evidence: Evidence) -> tuple[list[int], int | None] | Verdict:
-    """The steps to look at and the one that a change is since; or why there is nothing to look at."""
+    """Of one metric: the points to look at, or why there are none, and what they are beside the bounds."""
     metric = str(condition.metric)
     steps = evidence.steps(metric)
     if condition.minus is not None and steps:
@@ -438,88 +410,79 @@ def _steps(condition: Condition, evidence: Evidence) -> tuple[list[int], int | N
         return _unknown(
             f"{metric} has {len(steps)} steps, and the mean of {condition.window} is asked for", "more steps"
         )
-    last = steps[-1]
-    after = condition.after or 0
+    last, after, since = steps[-1], condition.after or 0, condition.since
     first = max(condition.at or 0, last if after > last and evidence.stopped else after)
-    ready = [step for step in steps if step >= first]
-    base = None
-    if condition.since is not None:
-        earlier = [step for step in steps if step <= condition.since]
-        base = earlier[-1] if earlier else None
-        ready = [step for step in ready if step > condition.since]
-        if base is None:
-            return _unknown(
-                f"{metric} has no point up to step {condition.since}", "an evaluation.every that gives it one"
-            )
+    ready = [step for step in steps if step >= first and (since is None or step > since)]
+    base = None if since is None else max((step for step in steps if step <= since), default=None)
+    if since is not None and base is None:
+        return _unknown(f"{metric} has no point up to step {since}", "an evaluation.every that gives it one")
     if not ready:
-        asked = max(first, condition.since + 1 if condition.since is not None else 0)
-        said = f"{metric} was last recorded at step {last}, and this asks for step {asked} or later"
+        asked = max(first, since + 1 if since is not None else 0)
         rl = evidence.runs[0].run.recipe.rl
         planned = rl is not None and rl.steps >= asked
-        return _unknown(said, f"let the run reach step {asked}" if planned else f"rl.steps of at least {asked}")
-    if condition.at is not None:
-        return [ready[0]], base
-    if len(ready) < condition.sustained:
         return _unknown(
-            f"{metric} has {len(ready)} points, and {condition.sustained} in a row are asked for", "more steps"
+            f"{metric} was last recorded at step {last}, and this asks for step {asked} or later",
+            f"let the run reach step {asked}" if planned else f"rl.steps of at least {asked}",
         )
-    return ready[-condition.sustained :], base
+    count = condition.sustained if condition.at is None else 1
+    if len(ready) < count:
+        return _unknown(f"{metric} has {len(ready)} points, and {count} in a row are asked for", "more steps")
+    chosen = ready[-count:] if condition.at is None else ready[:1]
+    try:
+        estimates = [evidence.estimate(condition, step, base) for step in chosen]
+    except IncomparableError as error:
+        return _unknown(f"{condition.metric}: {error.cause}", error.fix)
+    verdicts = [
+        _beside_bounds(condition, step, estimate, base, evidence)
+        for step, estimate in zip(chosen, estimates, strict=True)
+    ]
+    if count == 1:
+        return verdicts[0]
+    held = sum(verdict.leans is True for verdict in verdicts)
+    said = [f"{line}, and so it was at {held} of the last {count} points" for line in verdicts[-1].said]
+    return replace(_together(verdicts, decides=False), said=tuple(said), figures=verdicts[-1].figures)
 
 
 def _no_metric(metric: str, evidence: Evidence) -> Verdict:
-    first = evidence.runs[0]
-    known = first.known()
-    if metric.startswith("eval/") and not any(name.startswith("eval/") for name in known):
+    known = evidence.runs[0].known()
+    names = [name for name in known if name.startswith(metric[:5])]
+    if metric.startswith("eval/") and not names:
         return _unknown(f"there is no evaluation yet, so no {metric}", "let the run be evaluated (evaluation.every)")
     if not known:
         return _unknown(f"there is no {metric} yet", "let the run train")
-    kind = metric.partition("/")[0]
-    names = [name for name in known if name.startswith(kind)]
     return _unknown(f"there is no {metric}", f"a metric that the run has: {', '.join(names[:8])}")
-
-
-def _unknown(said: str, need: str) -> Verdict:
-    return Verdict(None, None, (said,), (need,) if need else ())
 
 
 def _beside_bounds(
     condition: Condition, step: int, estimate: Estimate, base: int | None, evidence: Evidence
 ) -> Verdict:
-    one = estimate.interval
+    one, place = estimate.interval, evidence.runs[0].where(str(condition.metric), step)
+    if math.isnan(one.mean):  # which is on no side of any bound
+        return _unknown(f"{condition.metric} {place} is no number", "look at why: `plumbline check` of the run")
     answers = {name: _beside(name, bound, one.low, one.high) for name, bound in condition.bounds.items()}
-    leans = all(_beside(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items())
-    values = list(answers.values())
+    values = answers.values()
     holds = False if False in values else None if None in values else True
     kind, subject = _subject(condition, base, evidence)
-    place = evidence.runs[0].where(str(condition.metric), step)
-    figure = shown(estimate, ".3f" if kind == "value" else "+.3f")
-    bounds = " and ".join(f"{WORDS[name]} {bound:g}" for name, bound in condition.bounds.items())
+    bounds = " and ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in condition.bounds.items())
     outcome = {True: f": {bounds}", False: f": not {bounds}", None: f": whether {bounds} is inside the noise"}[holds]
-    open_ = [condition.bounds[name] for name, answer in answers.items() if answer is None] if holds is None else []
+    undecided = [condition.bounds[name] for name, answer in answers.items() if answer is None] if holds is None else []
     return Verdict(
         holds=holds,
-        leans=leans,
-        said=(f"{condition.metric}{subject} {place} is {figure}{outcome}",),
-        needs=tuple(f"for {condition.metric}{subject}: {_needed(estimate, bound)}" for bound in open_),
+        leans=all(_beside(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items()),
+        said=(f"{condition.metric}{subject} {place} is {estimate:{'' if kind == 'value' else '+.3f'}}{outcome}",),
+        needs=tuple(f"for {condition.metric}{subject}: {_needed(estimate, bound)}" for bound in undecided),
         noise=holds is None,
-        figures=(Figure(str(condition.metric), step, kind, one.mean, one.low, one.high, one.n, estimate.seeds),),
+        figures=(Figure.of(str(condition.metric), step, estimate, kind),),
     )
 
 
-def shown(estimate: Estimate, form: str = ".3f") -> str:
-    """A figure with its interval, n and the number of seeds; a number that is exact, alone."""
-    one = estimate.interval
-    seeds = f", {estimate.seeds} seeds" if estimate.seeds > 1 else ""
-    return f"{one:{form}}, n = {one.n:,} {estimate.unit}{seeds}" if estimate.unit else f"{one.mean:{form}}{seeds}"
+_SIDES = {"above": operator.gt, "at_least": operator.ge, "below": operator.lt, "at_most": operator.le}
 
 
 def _beside(name: str, bound: float, low: float, high: float) -> bool | None:
     """Whether an interval is on a bound's side: wholly, not at all, or None for in part."""
-    if name in {"below", "at_most"}:
-        opposite = _beside("at_least" if name == "below" else "above", bound, low, high)
-        return _not(opposite)
-    over = (lambda value: value > bound) if name == "above" else (lambda value: value >= bound)
-    return True if over(low) else None if over(high) else False
+    ends = [_SIDES[name](end, bound) for end in (low, high)]
+    return True if all(ends) else None if any(ends) else False
 
 
 def _subject(condition: Condition, base: int | None, evidence: Evidence) -> tuple[str, str]:

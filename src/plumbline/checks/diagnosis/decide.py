@@ -13,13 +13,13 @@ from typing import Any
 
 import yaml
 
-from plumbline.checks.diagnosis.conditions import Estimate, Evidence, Figure, Records, Verdict, apart, judge, shown
+from plumbline.checks.diagnosis.conditions import Estimate, Evidence, Figure, Records, Verdict, apart, judge
 from plumbline.checks.diagnosis.routes import RoutingTable
 from plumbline.checks.diagnosis.watch import Watched
 from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe, differences, load
-from plumbline.recipe.handoff import Branch, Change, Condition, DecideSection, Question
+from plumbline.recipe.handoff import Change, Condition, DecideSection, Question
 from plumbline.runs.lineage import same_but_seed
 from plumbline.runs.run import Run
 from plumbline.storage import begins_with, dumps, write_text
@@ -106,7 +106,7 @@ def gather(folders: Sequence[Path]) -> Evidence:
         group = next((one for one in groups if same_but_seed(one[0].run.recipe, run.recipe)), None)
         if group is None:
             groups.append(group := [])
-        group.append(Records.of(run))
+        group.append(Records(run))
     if len(groups) > 2:
         raise RunError(
             f"these are runs of {len(groups)} recipes: {', '.join(one[0].run.recipe.name for one in groups)}",
@@ -141,158 +141,76 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
     Raises:
         DataError: a record cannot be read.
     """
-    asked = {name: question for name, question in tree.questions.items() if question is not None}
-    end = _walk(tree.branches, evidence, tree.conditions)
+    says: list[str] = []
+    path: list[str] = []
+    because: list[str] = []
+    noise: list[str] = []
+    needs: Sequence[str] = ()
     changes: dict[str, Change | None] = {}
-    for branch in end.taken.values():
-        changes.update(branch.changes)
+    below, decided = tree.branches, False
+    while not decided:
+        branches = {name: branch for name, branch in below.items() if branch is not None}
+        verdicts = {name: judge(branch.when, evidence, tree.conditions) for name, branch in branches.items()}
+        held = [name for name, verdict in verdicts.items() if verdict.holds]
+        name = held[0] if held else ""
+        undecided = [other for other, verdict in verdicts.items() if verdict.holds is None]
+        if not any(branch.weakest is not None for branch in branches.values()):
+            before = list(branches)[: list(branches).index(name)] if held else list(branches)
+            undecided = [other for other in undecided if other in before]
+        elif held:
+            weakest = {str(metric): other for other in held if (metric := branches[other].weakest) is not None}
+            if ranked := _ranked(weakest, evidence):
+                lowest, *rivals = _lowest_of(ranked)
+                name = weakest[lowest]
+                if rivals:
+                    lower = f"{lowest} is lower than {' and '.join(rivals)}"
+                    noise.append(f"that {lower} is inside the noise: those branches hold, too")
+            noise += [f"whether {other} holds, too, is not decided" for other in undecided]
+            undecided = []
+        if undecided:  # they stand before the first that holds
+            shown = [*undecided, name] if held else undecided
+            because += dict.fromkeys(line for other in shown for line in verdicts[other].said)
+            needs = tuple(dict.fromkeys(line for other in undecided for line in verdicts[other].needs))
+            lean = ", ".join(f"{other} ({_leaning(verdicts[other])})" for other in undecided)
+            rest = f" Without them it would be {name}." if held else ""
+            says.append(f"The evidence does not decide {lean}.{rest}")
+            break
+        if not held:
+            because += dict.fromkeys(line for verdict in verdicts.values() for line in verdict.said)
+            needs = ("a branch for what was found",)
+            says.append(f"None of the branches holds ({', '.join(branches)}).")
+            break
+        path.append(name)
+        says.append(branches[name].says)
+        because += verdicts[name].said
+        changes |= branches[name].changes
+        below = branches[name].branches
+        decided = not below
     return Decision(
-        runs=tuple(str(one.run.folder) for one in evidence.runs),
-        previous=tuple(str(one.run.folder) for one in evidence.previous),
+        runs=tuple(str(records.run.folder) for records in evidence.runs),
+        previous=tuple(str(records.run.folder) for records in evidence.previous),
         stopped=tuple(
-            f"{one.run.folder} was stopped at step {found.get('step')} by the {_what(found)}"
-            for one in evidence.runs
-            if (found := one.run.stopped()) is not None
+            f"{records.run.folder} was stopped at step {stop.get('step')} by the {_what(stop)}"
+            for records in evidence.runs
+            if (stop := records.run.stopped()) is not None
         ),
-        answers=tuple(_answer(name, question, evidence, tree.conditions) for name, question in asked.items()),
-        path=tuple(end.taken),
-        decided=end.decided,
-        says=" ".join([branch.says for branch in end.taken.values()] + [end.open] * (not end.decided)),
-        because=end.because,
-        needs=end.needs,
-        noise=end.noise,
-        changes={key: one for key, one in changes.items() if one is not None} if end.decided else {},
+        answers=tuple(
+            Answer(name, question.ask, *_answer(question, evidence, tree.conditions))
+            for name, question in tree.questions.items()
+            if question is not None
+        ),
+        path=tuple(path),
+        decided=decided,
+        says=" ".join(says),
+        because=tuple(because),
+        needs=tuple(needs),
+        noise=tuple(noise),
+        changes={key: change for key, change in changes.items() if change is not None} if decided else {},
     )
 
 
 def _what(stopped: Mapping[str, Any]) -> str:
     return f"check {stopped['check']}" if "check" in stopped else f"rule {stopped.get('rule')}"
-
-
-def _answer(name: str, question: Question, evidence: Evidence, named: Mapping[str, Condition]) -> Answer:
-    if question.lowest is not None:
-        return _lowest(name, question.ask, question.lowest, evidence)
-    assert question.when is not None
-    verdict = judge(question.when, evidence, named)
-    words = {True: ("yes", question.if_yes), False: ("no", question.if_no), None: ("not decided", "")}
-    return Answer(name, question.ask, *words[verdict.holds], verdict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranking:
-    """Metrics at their last steps, the lowest first."""
-
-    found: Mapping[str, tuple[int, Estimate]]
-    records: Records
-
-    @classmethod
-    def of(cls, metrics: Iterable[str], evidence: Evidence) -> "_Ranking":
-        """Those of the metrics that the runs have.
-
-        Raises:
-            IncomparableError: the seeds were evaluated on other examples.
-        """
-        found = {metric: last for metric in metrics if (last := evidence.last(metric)) is not None}
-        ordered = sorted(found.items(), key=lambda item: item[1][1].interval.mean)
-        return cls(dict(ordered), evidence.runs[0])
-
-    def rivals(self) -> list[str]:
-        """Those that the lowest is not decidedly below."""
-        (_, lowest), *others = self.found.values()
-        names = list(self.found)[1:]
-        return [name for name, (_, other) in zip(names, others, strict=True) if apart(lowest, other).interval.high >= 0]
-
-    def said(self) -> tuple[str, ...]:
-        """A line for each."""
-        places = {metric: self.records.where(metric, step) for metric, (step, _) in self.found.items()}
-        return tuple(f"{metric} {places[metric]} is {shown(one)}" for metric, (_, one) in self.found.items())
-
-
-def _lowest(name: str, ask: str, metrics: Sequence[str], evidence: Evidence) -> Answer:
-    try:
-        ranking = _Ranking.of(metrics, evidence)
-    except IncomparableError as error:
-        return Answer(name, ask, "not decided", "", Verdict(None, None, (error.cause,), (error.fix,)))
-    if len(ranking.found) < len(metrics):
-        lacking = ", ".join(metric for metric in metrics if metric not in ranking.found)
-        need = "an evaluation of all of them"
-        return Answer(
-            name, ask, "not decided", "", Verdict(None, None, (f"there is no {lacking}", *ranking.said()), (need,))
-        )
-    lowest, rivals = next(iter(ranking.found)), ranking.rivals()
-    figures = tuple(
-        Figure(metric, step, "value", one.interval.mean, one.interval.low, one.interval.high, one.interval.n, one.seeds)
-        for metric, (step, one) in ranking.found.items()
-    )
-    if not rivals:
-        return Answer(name, ask, lowest, "", Verdict(True, True, ranking.said(), figures=figures))
-    verdict = Verdict(
-        holds=None,
-        leans=True,
-        said=ranking.said(),
-        needs=(f"more examples of {', '.join([lowest, *rivals])}: which is the lowest is inside the noise",),
-        noise=True,
-        figures=figures,
-    )
-    return Answer(name, ask, f"{' or '.join([lowest, *rivals])}, not decided", "", verdict)
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """Where a walk ended."""
-
-    taken: Mapping[str, Branch]
-    decided: bool
-    open: str = ""
-    """Why it did not end in a leaf."""
-    because: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    noise: tuple[str, ...] = ()
-
-
-def _walk(branches: Mapping[str, Branch | None], evidence: Evidence, named: Mapping[str, Condition]) -> _End:
-    there = {name: branch for name, branch in branches.items() if branch is not None}
-    verdicts = {name: judge(branch.when, evidence, named) for name, branch in there.items()}
-    held = [name for name, verdict in verdicts.items() if verdict.holds]
-    if any(branch.weakest is not None for branch in there.values()):
-        name, noise = _weakest({name: there[name] for name in held}, evidence)
-        before = [each for each, verdict in verdicts.items() if verdict.holds is None]
-        noise += tuple(f"whether {each} holds, too, is not decided" for each in before if held)
-        before = [] if held else before
-    else:
-        name, noise = (held[0] if held else ""), ()
-        earlier = list(there)[: list(there).index(name)] if name else list(there)
-        before = [each for each in earlier if verdicts[each].holds is None]
-    if before:
-        return _open(before, name, verdicts)
-    if not name:
-        said = tuple(dict.fromkeys(line for verdict in verdicts.values() for line in verdict.said))
-        listed = ", ".join(there)
-        need = ("a branch for what was found",)
-        return _End({}, False, f"None of the branches holds ({listed}).", said, need)
-    because, branch = verdicts[name].said, there[name]
-    if not branch.branches:
-        return _End({name: branch}, True, because=because, noise=noise)
-    inner = _walk(branch.branches, evidence, named)
-    return _End(
-        {name: branch, **inner.taken},
-        inner.decided,
-        inner.open,
-        (*because, *inner.because),
-        inner.needs,
-        (*noise, *inner.noise),
-    )
-
-
-def _open(before: Sequence[str], held: str, verdicts: Mapping[str, Verdict]) -> _End:
-    """Branches that are not decided stand before the first one that holds."""
-    lean = [f"{name} ({_leaning(verdicts[name])})" for name in before]
-    rest = f" Without them it would be {held}." if held else ""
-    because = [line for name in [*before, *([held] if held else [])] for line in verdicts[name].said]
-    needs = dict.fromkeys(line for name in before for line in verdicts[name].needs)
-    return _End(
-        {}, False, f"The evidence does not decide {', '.join(lean)}.{rest}", tuple(dict.fromkeys(because)), tuple(needs)
-    )
 
 
 def _leaning(verdict: Verdict) -> str:
@@ -301,15 +219,44 @@ def _leaning(verdict: Verdict) -> str:
     return f"the figures lean to {'yes' if verdict.leans else 'no'}, inside the noise"
 
 
-def _weakest(held: Mapping[str, Branch], evidence: Evidence) -> tuple[str, tuple[str, ...]]:
-    """The branch whose metric is the lowest, and what of that is inside the noise; "" where none holds."""
-    names = {str(branch.weakest): name for name, branch in held.items() if branch.weakest is not None}
-    ranking = _Ranking.of(names, evidence)
-    if not ranking.found:
-        return next(iter(held), ""), ()
-    lowest, rivals = next(iter(ranking.found)), ranking.rivals()
-    noise = f"that {lowest} is lower than {' and '.join(rivals)} is inside the noise: those branches hold, too"
-    return names[lowest], (noise,) if rivals else ()
+def _answer(question: Question, evidence: Evidence, named: Mapping[str, Condition]) -> tuple[str, str, Verdict]:
+    """The answer to a question, what it means, and what the records say of it."""
+    if question.when is not None:
+        verdict = judge(question.when, evidence, named)
+        words = {True: ("yes", question.if_yes), False: ("no", question.if_no), None: ("not decided", "")}
+        return (*words[verdict.holds], verdict)
+    metrics = question.lowest or []
+    try:
+        ranked = _ranked(metrics, evidence)
+    except IncomparableError as error:
+        return "not decided", "", Verdict(None, None, (error.cause,), (error.fix,))
+    records = evidence.runs[0]
+    said = tuple(f"{metric} {records.where(metric, step)} is {figure}" for metric, (step, figure) in ranked.items())
+    if lacking := ", ".join(metric for metric in metrics if metric not in ranked):
+        verdict = Verdict(None, None, (f"there is no {lacking}", *said), ("an evaluation of all of them",))
+        return "not decided", "", verdict
+    figures = tuple(Figure.of(metric, step, figure) for metric, (step, figure) in ranked.items())
+    lowest = _lowest_of(ranked)
+    if len(lowest) == 1:
+        return lowest[0], "", Verdict(True, True, said, figures=figures)
+    need = f"more examples of {', '.join(lowest)}: which is the lowest is inside the noise"
+    return f"{' or '.join(lowest)}, not decided", "", Verdict(None, True, said, (need,), True, figures)
+
+
+def _ranked(metrics: Iterable[str], evidence: Evidence) -> dict[str, tuple[int, Estimate]]:
+    """Those of the metrics that the runs have, at their last steps, the lowest first.
+
+    Raises:
+        IncomparableError: the seeds were evaluated on other examples.
+    """
+    last = {metric: point for metric in metrics if (point := evidence.last(metric)) is not None}
+    return dict(sorted(last.items(), key=lambda item: item[1][1].interval.mean))
+
+
+def _lowest_of(ranked: Mapping[str, tuple[int, Estimate]]) -> list[str]:
+    """The lowest, and those that it is not decidedly below."""
+    (lowest, (_, least)), *others = ranked.items()
+    return [lowest, *(metric for metric, (_, other) in others if apart(least, other).interval.high >= 0)]
 
 
 def next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any, Any]]:

@@ -85,7 +85,7 @@ class Watcher:
         if self._rows is None:
             self._rows = [one for one in self.run.rows("rl") if one["step"] < row["step"]]
         self._rows.append(row)
-        evidence = Evidence((Records.of(self.run, self._rows),))
+        evidence = Evidence((Records(self.run, self._rows),))
         stop, state = None, self.stage.memory.setdefault(EVENT, {})
         for fired in judged(self.rules, evidence, row, state):
             self.run.event(EVENT, fired.message, rule=fired.rule, action=fired.action, stage="rl", step=fired.step)
@@ -148,7 +148,7 @@ def afterwards(run: Run) -> list[Watched]:
     rules = rules_of(run)
     if not rules:
         return []
-    records = Records.of(run)
+    records = Records(run)
     state: dict[str, Action] = {}
     fired = [
         one for row in records.trained for one in judged(rules, Evidence((records,), until=row["step"]), row, state)

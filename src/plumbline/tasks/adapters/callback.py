@@ -9,7 +9,7 @@ from typing import Any
 from plumbline.checks.check import Finding, missing_data
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.live import Live, know, message
-from plumbline.checks.diagnosis.readers.completions import read_completions
+from plumbline.checks.diagnosis.readers.logs import read_completions
 from plumbline.checks.diagnosis.readers.rows import our_settings
 from plumbline.recipe.handoff import ChecksSection
 from plumbline.runs.observers import alert

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
-from plumbline.checks.diagnosis.readers.completions import read_completions
+from plumbline.checks.diagnosis.readers.logs import read_completions
 from plumbline.checks.diagnosis.readers.rows import only_one
 from plumbline.errors import DataError
 from plumbline.storage import open_regular

@@ -13,23 +13,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from decimal import Decimal
 from itertools import groupby, pairwise
 from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.completions import read_beside
-from plumbline.checks.diagnosis.readers.rows import (
-    Log,
-    as_number,
-    config_beside,
-    is_step,
-    marked,
-    of_evaluation,
-    only_one,
-    our_name,
-)
+from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
+from plumbline.checks.diagnosis.readers.rows import as_number, is_step, marked, of_evaluation, only_one, our_name
 from plumbline.storage import read_bytes
 
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
@@ -67,16 +58,9 @@ _ANCHORS = frozenset({"loss", "reward", "reward_std", "eval/loss", "eval/reward"
 """A line that has none of these is a configuration or a sample, and no logged step."""
 
 
-_Line = tuple[dict[str, str], tuple[int, int] | None]
+_Row = dict[str, str]
+_Line = tuple[_Row, tuple[int, int] | None]
 """A row, and the place and the length of the last progress bar before it."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """The lines of one run."""
-
-    rows: list[dict[str, str]] = field(default_factory=list)
-    bars: list[tuple[int, int] | None] = field(default_factory=list)
 
 
 def find(path: Path) -> Path | None:
@@ -94,31 +78,24 @@ def find(path: Path) -> Path | None:
 def read(path: Path) -> list[History]:
     """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before another is left out."""
     runs = _runs(_once(_lines(path)))
-    runs = [run for run in runs[:-1] if len(run.rows) >= 5] + runs[-1:]
+    runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
     config = config_beside(path.parent)
-    return [
-        Log(origin="console", path=path, rows=_stepped(run), config=config).history(
-            lambda parts: read_beside(path.parent, parts)
-        )
-        for run in runs
-    ]
+    return [read_log("console", path, _stepped(run), folder=path.parent, config=config) for run in runs]
 
 
 def _lines(path: Path) -> list[_Line]:
     """The rows of the form that most lines have."""
     text = read_bytes(path).decode("utf-8", errors="replace")
-    if _is_json(text.lstrip().partition("\n")[0]):
-        return []  # JSON lines, which the tables' reader knows more of
+    with suppress(ValueError, RecursionError):
+        if isinstance(json.loads(text.lstrip().partition("\n")[0]), dict | list):
+            return []  # JSON lines, which the tables' reader knows more of
     lines = _WORKER.sub("", _COLOUR.sub("", text).replace("\r", "\n")).split("\n")
-    found = max(list(_dicts(lines)), list(_verl(lines)), key=len)
-    return found or list(_pairs(lines)) or list(_blocks(lines)) or list(_bars(lines))
-
-
-def _is_json(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict | list)
-    except (ValueError, RecursionError):
-        return False
+    found, verl = list(_dicts(lines)), list(_verl(lines))
+    if len(verl) > len(found) and any(map(_is_logged, verl)):
+        found = [(row, None) for row in verl]
+    for kind in (_pairs, _blocks, _bars):
+        found = found or [(row, None) for row in kind(lines) if _is_logged(row)]
+    return found
 
 
 def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
@@ -143,8 +120,7 @@ def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
                 yield row, bar
 
 
-def _verl(lines: Sequence[str]) -> Iterator[_Line]:
-    rows: list[dict[str, str]] = []
+def _verl(lines: Sequence[str]) -> Iterator[_Row]:
     for line in lines:
         if "step:" in line and (found := _VERL.search(line)):
             row = {"step": found[1]}
@@ -153,13 +129,17 @@ def _verl(lines: Sequence[str]) -> Iterator[_Line]:
                     scaled = pair[2] and as_number(pair[2]) is not None
                     row[pair[1]] = str(Decimal(pair[3]) * Decimal(pair[2])) if scaled else pair[3]
             if len(row) > 1:
-                rows.append(row)
-    if any(_is_logged(row) for row in rows):
-        yield from ((row, None) for row in rows)
+                yield row
 
 
-def _pairs(lines: Sequence[str]) -> Iterator[_Line]:
-    row: dict[str, str] = {}
+def _logged_pairs(text: str) -> _Row:
+    """The metrics of a line; nothing where it is no logged step."""
+    pairs = {key: value for key, value in _PAIR.findall(text) if our_name(key) is not None or marked(key, "rl")}
+    return pairs if _is_logged(pairs) else {}
+
+
+def _pairs(lines: Sequence[str]) -> Iterator[_Row]:
+    row: _Row = {}
     since = 0
     for line in lines:
         since += 1
@@ -171,42 +151,33 @@ def _pairs(lines: Sequence[str]) -> Iterator[_Line]:
             if pair and row and since <= 3 and our_name(pair[1]) == "reward" and pair[1] not in row:
                 row[pair[1]] = pair[2]
             continue
-        rest = line[: step.start()] + " | " + line[step.end() :]
-        found = {key: value for key, value in _PAIR.findall(rest) if our_name(key) is not None or marked(key, "rl")}
-        if _is_logged(found):
-            if row:
-                yield row, None
-            row, since = found, 0
-            row["step"] = step[1] or step[3]
+        if found := _logged_pairs(line[: step.start()] + " | " + line[step.end() :]):
+            yield row
+            row, since = found | {"step": step[1] or step[3]}, 0
             if total := step[2] or step[4]:
                 row["total_steps"] = total
-    if row:
-        yield row, None
+    yield row
 
 
-def _bars(lines: Sequence[str]) -> Iterator[_Line]:
+def _bars(lines: Sequence[str]) -> Iterator[_Row]:
     """The last state of each step of a bar; an epoch has a bar of its own, and steps count over all of them."""
-    row: dict[str, str] = {}
+    row: _Row = {}
     before, last = 0, 0
     for line in lines:
         if len(line) > 4000 or "%|" not in line or not (bar := _METERED.search(line)):
             continue
-        pairs = _PAIR.findall(f"{line[: bar.start()]} | {bar[3]}")
-        found = {key: value for key, value in pairs if our_name(key) is not None or marked(key, "rl")}
-        if not _is_logged(found):
-            continue
-        step = int(bar[1])
-        if row and step != last:
-            yield row, None
-        if step < last:
-            before += last
-        row, last = {**found, "step": str(before + step)}, step
-    if row:
-        yield row, None
+        if found := _logged_pairs(f"{line[: bar.start()]} | {bar[3]}"):
+            step = int(bar[1])
+            if step != last:
+                yield row
+            if step < last:
+                before += last
+            row, last = {**found, "step": str(before + step)}, step
+    yield row
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[_Line]:
-    row: dict[str, str] = {}
+def _blocks(lines: Sequence[str]) -> Iterator[_Row]:
+    row: _Row = {}
     step: str | None = None
     section = ""
     for line in lines:
@@ -223,23 +194,18 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Line]:
                 elif our_name(name) is None:
                     continue
                 if name in row:  # the next block
-                    yield from _block(row)
+                    yield row
                     row = {}
                 row[name] = cell[2]
                 if step is not None:
                     row["step"] = step
         elif header := _STEP.search(line):
-            yield from _block(row)
+            yield row
             row, step = {}, header[1] or header[3]
-    yield from _block(row)
+    yield row
 
 
-def _block(row: dict[str, str]) -> Iterator[_Line]:
-    if _is_logged(row):
-        yield row, None
-
-
-def _is_logged(row: dict[str, str]) -> bool:
+def _is_logged(row: _Row) -> bool:
     names = {our_name(key) for key in row}
     return bool(names & _ANCHORS) or any(name is not None and name.startswith(("part/", "eval/")) for name in names)
 
@@ -251,48 +217,46 @@ def _once(lines: list[_Line]) -> list[_Line]:
     return [group[0] for group in groups] if several else lines
 
 
-def _runs(lines: Sequence[_Line]) -> list[_Run]:
+def _runs(lines: Sequence[_Line]) -> list[list[_Line]]:
     """Rows apart where the step, or the epoch, begins again; a resumed run goes back, but not to its beginning."""
-    runs = [_Run()]
+    runs: list[list[_Line]] = [[]]
     first: float | None = None
     last = -1.0
     for row, bar in lines:
-        now = _place(row)
+        now = next((as_number(row[key]) for key in ("step", "epoch") if key in row), None)
         if now is not None and _trains(row):
             if first is not None and now < last and now <= first:
-                runs.append(_Run())
+                runs.append([])
                 first = None
             first, last = (now if first is None else first), now
-        runs[-1].rows.append(row)
-        runs[-1].bars.append(bar)
+        runs[-1].append((row, bar))
     return runs
 
 
-def _trains(row: dict[str, str]) -> bool:
+def _trains(row: _Row) -> bool:
     """Whether it is of training, and neither an evaluation nor the summary at the end."""
     return "train_runtime" not in row and any(
         not name.startswith("eval/") for key in row if (name := our_name(key)) is not None and name != "epoch"
     )
 
 
-def _place(row: dict[str, str]) -> float | None:
-    return next((as_number(row[key]) for key in ("step", "epoch") if key in row), None)
-
-
-def _stepped(run: _Run) -> list[dict[str, str]]:
+def _stepped(run: Sequence[_Line]) -> list[_Row]:
     """Rows with their steps, which transformers does not print: they are equally far apart.
 
     How far the progress bar tells, where it was written to the same place as it went: the distance that most rows agree
     on. Where it lags (what is printed is held back in a file) the summary at the end tells the number of all steps.
     """
-    at = [number for number, row in enumerate(run.rows) if _trains(row)]
-    if not at or any("step" in row or "global_step/max_steps" in row for row in run.rows):
-        return run.rows
-    places = {number: bar for number in at if (bar := run.bars[number]) is not None}
+    logged = [row for row, _ in run]
+    at = [number for number, row in enumerate(logged) if _trains(row)]
+    if not at or any("step" in row or "global_step/max_steps" in row for row in logged):
+        return logged
+    places = {number: bar for number in at if (bar := run[number][1]) is not None}
     total = Counter(of for _, of in places.values()).most_common(1)[0][0] if places else 0
     pairs = [(places[a][0], places[b][0]) for a, b in pairwise(at) if a in places and b in places]
-    gap, often = Counter(b - a for a, b in pairs if b > a).most_common(1)[0] if any(b > a for a, b in pairs) else (1, 0)
-    done = _done(run.rows[-1])
+    gap, often = next(iter(Counter(b - a for a, b in pairs if b > a).most_common(1)), (1, 0))
+    # The summary of a run that ended.
+    time, speed = (as_number(logged[-1].get(f"train_{name}", "")) for name in ("runtime", "steps_per_second"))
+    done = round(time * speed) if time and speed and 0 < time * speed < 1e9 else 0
     every, offset, known = 1, 0, True
     if len(at) > 1 and often * 2 >= len(at) - 1:
         start = places[at[0]][0] - gap if at[0] in places else 0
@@ -303,15 +267,9 @@ def _stepped(run: _Run) -> list[dict[str, str]]:
     else:
         known = False
     rows, step = [], offset
-    for number, row in enumerate(run.rows):
+    for number, row in enumerate(logged):
         step += every if number in set(at) else 0
         rows.append({**row, "step": str(max(step, offset + every))})
     if known and total >= step:
         rows[-1]["total_steps"] = str(total)
     return rows
-
-
-def _done(row: dict[str, str]) -> int:
-    """The number of steps by the summary of a run that ended; 0 where there is none."""
-    time, speed = (as_number(row.get(f"train_{name}", "")) for name in ("runtime", "steps_per_second"))
-    return round(time * speed) if time and speed and 0 < time * speed < 1e9 else 0

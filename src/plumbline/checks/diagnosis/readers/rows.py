@@ -1,13 +1,10 @@
-"""Logged rows into series, under our names, and into the history of a stage."""
+"""Logged rows into series, under our names."""
 
 import math
 import re
 import shlex
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.checks.diagnosis.history import History, Kind, Sample, Series
-from plumbline.config.overrides import read_own, read_yaml
-from plumbline.errors import DataError, RecipeError
-from plumbline.storage import SMALL, clear_read_errors, parse_json, read_text
+from plumbline.checks.diagnosis.history import Kind, Series
+from plumbline.config.overrides import read_own
+from plumbline.errors import DataError
 
-_TABLE = read_own(Path(__file__).with_name("names.yaml"))
+TABLE = read_own(Path(__file__).with_name("names.yaml"))
 
 
 FAR = 1e15
@@ -35,15 +31,13 @@ class _Ours(NamedTuple):
     plus: float
 
 
-def _entries() -> Iterator[tuple[re.Pattern[str], _Ours]]:
-    for rank, (theirs, ours) in enumerate(_TABLE["series"].items()):
-        name, times, plus = ours if isinstance(ours, list) else (ours, 1, 0)
-        yield re.compile(re.escape(theirs).replace(r"\*", "[^/]+")), _Ours(name, rank, times, plus)
-
-
-_ENTRIES = tuple(_entries())
-_PARTS = tuple((prefix, re.compile(one)) for prefix, patterns in _TABLE["parts"].items() for one in patterns)
-_MARKS = {mark: re.compile("|".join(f"(?:{one})" for one in _TABLE["marks"][mark])) for mark in _TABLE["marks"]}
+_SCALED = [ours if isinstance(ours, list) else (ours, 1, 0) for ours in TABLE["series"].values()]
+_ENTRIES = [
+    (re.compile(re.escape(theirs).replace(r"\*", "[^/]+")), _Ours(name, rank, times, plus))
+    for rank, (theirs, (name, times, plus)) in enumerate(zip(TABLE["series"], _SCALED, strict=True))
+]
+_PARTS = tuple((prefix, re.compile(one)) for prefix, patterns in TABLE["parts"].items() for one in patterns)
+_MARKS = {mark: re.compile("|".join(f"(?:{one})" for one in TABLE["marks"][mark])) for mark in TABLE["marks"]}
 
 
 def _joined(name: str) -> str:
@@ -51,7 +45,7 @@ def _joined(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name).strip("_")
 
 
-_JOINED = {_joined(theirs): ours for theirs, (_, ours) in reversed(list(zip(_TABLE["series"], _ENTRIES, strict=True)))}
+_JOINED = {_joined(theirs): ours for theirs, (_, ours) in reversed(list(zip(TABLE["series"], _ENTRIES, strict=True)))}
 
 
 @cache
@@ -99,7 +93,7 @@ def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     flat = dict(_flat({key: one["value"] if _wrapped(one) else one for key, one in config.items()}))
     plain = (str, int, float, bool, type(None))
     found: dict[str, Any] = {}
-    for name, ours in _TABLE["settings"].items():
+    for name, ours in TABLE["settings"].items():
         if name in flat and type(flat[name]) in plain and flat[name] is not None:
             found.setdefault(ours, flat[name])
     # PyYAML reads the 1e-05 that W&B writes as a text.
@@ -109,7 +103,7 @@ def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     if not isinstance(found.get("steps"), int) or not 0 < found["steps"] < FAR:  # transformers says -1 for "by epochs"
         found.pop("steps", None)
-    kinds = [str(flat[name]).lower() for name in _TABLE["adapters"] if name in flat]
+    kinds = [str(flat[name]).lower() for name in TABLE["adapters"] if name in flat]
     rank = found.pop("model.lora.rank", None) or None
     if any("lora" in kind or kind == "true" for kind in kinds) or (rank is not None and not kinds):
         found["model.lora.rank"] = "unknown" if rank is None else rank
@@ -151,16 +145,16 @@ def collect_series(
             if key == step or (ours := name(key)) is None or as_number(value) is None:
                 continue
             found[ours][key][int(at)] = value
-    written = (
-        [_written(column.values()) for sources in found.values() for column in sources.values()] if printed else []
-    )
-    digits = Digits.of(written)
+    columns = [column.values() for sources in found.values() for column in sources.values()] if printed else []
+    log = [number for column in columns for number in _written(column)]
     series = {}
     for ours, sources in found.items():
-        key = min(sources, key=lambda one: (_rank(one), -len(sources[one])))
-        steps, scale = sorted(sources[key]), _ours(key)
+        scales = {key: _ours(key) for key in sources}
+        ranks = {key: len(_ENTRIES) if scale is None else scale.rank for key, scale in scales.items()}
+        key = min(sources, key=lambda name: (ranks[name], -len(sources[name])))
+        steps, scale = sorted(sources[key]), scales[key]
         values = np.array([as_number(sources[key][at]) for at in steps], dtype=np.float64)
-        rounding = digits.rounding(_written(sources[key].values()), values) if printed else 0.0
+        rounding = _rounding(_written(sources[key].values()), values, log) if printed else 0.0
         if printed and ours in _TINY and (ours == "kl" or np.abs(values).max() < 10 * rounding):
             known = [_TINY[ours].fullmatch(str(sources[key][at])) is None for at in steps]
             steps, values = [at for at, one in zip(steps, known, strict=True) if one], values[known]
@@ -170,11 +164,6 @@ def collect_series(
             values, rounding = values * scale.times + scale.plus, rounding * abs(scale.times)
         series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding)
     return series
-
-
-def _rank(key: str) -> int:
-    ours = _ours(key)
-    return len(_ENTRIES) if ours is None else ours.rank
 
 
 def as_number(value: Any) -> float | None:
@@ -212,7 +201,7 @@ def _written(column: Iterable[Any]) -> list[_Written]:
     Whole numbers without a point, and what is not finite, say nothing.
     """
     values = list(column)
-    found = []
+    written = []
     for value in values[:: max(1, len(values) // 300)]:
         pieces = _WRITTEN.fullmatch(value if isinstance(value, str) else repr(value))
         if pieces is None or (pieces[2] is None and pieces[3] is None):
@@ -221,111 +210,41 @@ def _written(column: Iterable[Any]) -> list[_Written]:
         digits = (pieces[1] + decimals).lstrip("0")
         padded = isinstance(value, str) and len(decimals) > 1 and decimals.endswith("0")
         significant = len(digits if padded else digits.rstrip("0"))
-        found.append(_Written(len(decimals), pieces[3] is not None, significant, padded))
-    return found
+        written.append(_Written(len(decimals), pieces[3] is not None, significant, padded))
+    return written
 
 
-@dataclass(frozen=True, slots=True)
-class Digits:
-    """The most digits with which numbers of a log are written, over all of its columns."""
+def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: Sequence[_Written]) -> float:
+    """The most that writing changed a number of a column by.
 
-    significant: int
-    decimals: int
+    A fixed number of decimals shows in zeros at the end. Numbers with a fixed number of significant digits (`%.4g`)
+    have a unit that grows with them: the largest counts. Beside columns that are written in full, one of few decimals
+    was rounded to these (transformers' loss).
 
-    @classmethod
-    def of(cls, columns: Sequence[Sequence[_Written]]) -> "Digits":
-        """See `_written`."""
-        every = [one for column in columns for one in column]
-        plain = [one.decimals for one in every if not one.exponent and one.significant]
-        return cls(max((one.significant for one in every), default=0), max(plain, default=0))
-
-    def rounding(self, written: Sequence[_Written], values: NDArray[np.float64]) -> float:
-        """The most that writing changed a number of a column by.
-
-        A fixed number of decimals shows in zeros at the end. Numbers with a fixed number of significant digits (`%.4g`)
-        have a unit that grows with them: the largest counts. Beside columns that are written in full, one of few
-        decimals was rounded to these (transformers' loss).
-        """
-        sizes = np.abs(values[np.isfinite(values) & (values != 0)])
-        first = math.floor(math.log10(sizes.max())) if len(sizes) else -400
-        exponents = any(one.exponent for one in written)
-        most = max((one.decimals for one in written), default=0)
-        alike = len({(one.decimals, one.exponent) for one in written}) == 1 and most > 1
-        full = self.significant >= _EXACT
-        if alike and (any(one.padded for one in written) or not full):
-            return 0.5 * 10.0 ** ((first if exponents else 0) - most)
-        if full:
-            rounded = max((one.significant for one in written), default=_EXACT) < _EXACT and 3 <= most <= 8
-            return 0.5 * 10.0**-most if rounded and not exponents and len(written) >= 5 else 0.0
-        if self.significant < 3:
-            return 0.0
-        unit = 10.0 ** (first - self.significant + 1)
-        return 0.5 * (unit if exponents else max(unit, 10.0**-self.decimals))
+    Args:
+        written: how numbers of the column are written.
+        values: of the column.
+        log: how numbers of all columns of the log are written.
+    """
+    digits = max((number.significant for number in log), default=0)
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    first = math.floor(math.log10(sizes.max())) if len(sizes) else -400
+    exponents = any(number.exponent for number in written)
+    most = max((number.decimals for number in written), default=0)
+    alike = len({(number.decimals, number.exponent) for number in written}) == 1 and most > 1
+    if alike and (any(number.padded for number in written) or digits < _EXACT):
+        return 0.5 * 10.0 ** ((first if exponents else 0) - most)
+    if digits >= _EXACT:
+        rounded = max((number.significant for number in written), default=_EXACT) < _EXACT and 3 <= most <= 8
+        return 0.5 * 10.0**-most if rounded and not exponents and len(written) >= 5 else 0.0
+    if digits < 3:
+        return 0.0
+    unit = 10.0 ** (first - digits + 1)
+    decimals = max((number.decimals for number in log if not number.exponent and number.significant), default=0)
+    return 0.5 * (unit if exponents else max(unit, 10.0**-decimals))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """What another trainer left: its rows, in the order in which they were written."""
-
-    origin: str
-    path: Path | str
-    """Where it lies; an address of W&B is a text."""
-    rows: Sequence[Mapping[str, Any]]
-    step: str | None = None
-    """Their key of the step; None to look for it."""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """The trainer's own."""
-    finished: bool | None = None
-    skipped: int = 0
-    name: str = ""
-    """The run's, where a record holds several."""
-
-    def history(self, completions: Callable[[list[str]], Sequence[Sample]]) -> History:
-        """The history of its one stage.
-
-        Args:
-            completions: reads what is beside it, given the names of the parts of the reward.
-
-        Raises:
-            DataError: it has no rows, or none of its names is that of a reward or a loss.
-        """
-        if not self.rows:
-            raise DataError(f"{self.path} has no logged step", "look at it again after the first step of training")
-        # transformers logs the whole run's mean loss at the end, under the name of a step's.
-        rows = [row for row in self.rows if "train_runtime" not in row and "train/train_runtime" not in row]
-        series = collect_series(_stepped(rows) if self.step is None else rows, step=self.step or _AT, printed=True)
-        if "epoch" in series and np.array_equal(series["epoch"].values, np.floor(series["epoch"].values)):
-            del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
-        columns = dict.fromkeys(key for row in rows for key in row)
-        kind = kind_of(series, columns)
-        if kind is None:
-            raise _unknown(f"{self.path} ({self.origin})", self.rows)
-        if kind == "sft":  # rewards of pairs are no rewards of samples
-            series = {ours: one for ours, one in series.items() if not _IS_REWARD.fullmatch(ours)}
-        settings = our_settings(self.config) | self._planned()
-        if kind == "sft":
-            settings = {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
-        return History(
-            origin=self.origin,
-            name=self.name or kind,
-            kind=kind,
-            series=series,
-            settings=settings,
-            samples=completions([name.removeprefix("part/") for name in series if name.startswith("part/")]),
-            finished=self.finished,
-            skipped=self.skipped,
-        )
-
-    def _planned(self) -> dict[str, int]:
-        """The steps that the last row says there will be."""
-        last = self.rows[-1]
-        told = [as_number(last.get(name)) for name in _TABLE["planned"]]
-        told += [as_number(value.partition("/")[2]) for value in last.values() if _of_total(value)]
-        steps = [int(one) for one in told if one is not None and 0 < one < FAR]
-        return {"steps": steps[0]} if steps else {}
-
-
-_IS_REWARD = re.compile(r"reward|(?:part|part_std)/.+")
+IS_REWARD = re.compile(r"reward|(?:part|part_std)/.+")
 
 
 def kind_of(series: Iterable[str], columns: Iterable[str] = ()) -> Kind | None:
@@ -343,7 +262,7 @@ def kind_of(series: Iterable[str], columns: Iterable[str] = ()) -> Kind | None:
         return "rl"
     if any(marked(column, "preference") for column in columns) and not any("scores" in column for column in columns):
         return "sft" if names & {"loss", "eval/loss"} else None
-    if names & {"reward", "gap", "gap_kl", "ratio_mean"} or any(_IS_REWARD.fullmatch(name) for name in names):
+    if names & {"reward", "gap", "gap_kl", "ratio_mean"} or any(IS_REWARD.fullmatch(name) for name in names):
         return "rl"
     if names and any(marked(column, "rl") for column in columns):
         return "rl"
@@ -362,20 +281,20 @@ def of_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_AT = "\0step"
+AT = "\0step"
 """The step of a row, once it is known; no trainer's name."""
 
 
-def _of_total(value: Any) -> bool:
+def is_of_total(value: Any) -> bool:
     """Whether it is written as ms-swift writes a step: 5/100."""
     return isinstance(value, str) and re.fullmatch(r"\d{1,12}/\d{1,12}", value) is not None
 
 
-def _stepped(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def with_steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Rows with their steps: of the column that counts them, the last seen where a row has none, else row numbers."""
     lower = [{key.lower(): value for key, value in row.items()} for row in rows]
     column = next(
-        (name for name in _TABLE["steps"] if sum(_step(row.get(name)) is not None for row in lower) * 2 >= len(rows)),
+        (name for name in TABLE["steps"] if sum(_step(row.get(name)) is not None for row in lower) * 2 >= len(rows)),
         None,
     )
     last = 0.0
@@ -386,95 +305,17 @@ def _stepped(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
             own = _step(names.get(column))
             own = _step(names.get("eval/global_step")) if own is None else own  # OpenRLHF's evaluations
             last = last if own is None else own
-        yield {**row, _AT: last}
+        yield {**row, AT: last}
 
 
 def is_step(column: str) -> bool:
     """Whether a column counts steps."""
-    return column.lower() in _TABLE["steps"]
+    return column.lower() in TABLE["steps"]
 
 
 def _step(value: Any) -> float | None:
-    number = as_number(value.partition("/")[0] if _of_total(value) else value)
+    number = as_number(value.partition("/")[0] if is_of_total(value) else value)
     return number if number is not None and abs(number) < FAR else None
-
-
-def _unknown(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
-    seen = list(dict.fromkeys(key for row in rows for key in row))
-    shown = ", ".join(seen[:30]) + (f" and {len(seen) - 30} more" if len(seen) > 30 else "")
-    named = {theirs: ours for theirs, ours in _TABLE["series"].items() if isinstance(ours, str)}
-    known = [theirs for theirs, ours in named.items() if ours in {"reward", "loss", "eval/loss"}]
-    return DataError(
-        f"{what} has neither a reward nor a loss under a name that is known; its columns are: {shown}",
-        f"rename one of them to one of: {', '.join(known[:12])} (all names: diagnosis/readers/names.yaml)",
-    )
-
-
-_CONFIGS = (
-    "config.yaml",
-    "files/config.yaml",
-    "config.json",
-    "args.json",
-    "args.yaml",
-    "training_args.json",
-    "training_args.yaml",
-    "hparams.yaml",
-    ".hydra/config.yaml",
-    "configs/rl.toml",
-    "configs/trainer.toml",
-    "configs/orchestrator.toml",
-    "adapter_config.json",
-)
-"""Where trainers write their configuration, and peft that of an adapter; what stands first counts."""
-_CARD = re.compile(r"^- (\w+): (\S+)[ \t]*$", re.MULTILINE)
-_CARD_YAML = re.compile(r"^```yaml\n(.{1,20000}?)\n```", re.MULTILINE | re.DOTALL)
-
-
-def config_beside(folder: Path) -> dict[str, Any]:
-    """The trainer's configuration in a folder; empty where there is none, or only that of a model.
-
-    Raises:
-        DataError: it cannot be read.
-    """
-    config: dict[str, Any] = {}
-    for file in [folder / name for name in _CONFIGS if (folder / name).is_file()]:
-        try:
-            text = read_text(file, limit=SMALL)
-            with clear_read_errors(file):
-                values = _parsed(text, file)
-        except (DataError, RecipeError, ValueError) as error:
-            raise DataError(getattr(error, "cause", f"{file}: {error}"), "correct it, or move it away") from error
-        # A trainer's may hold the model's, too: W&B's of transformers, and ms-swift's.
-        if isinstance(values, dict) and (
-            "learning_rate" in values or not {"architectures", "model_type"} & set(values)
-        ):
-            config = values | config
-    card = folder / "README.md"
-    if card.is_file() and any((folder / name).is_file() for name in ("adapter_config.json", "trainer_state.json")):
-        config = _card(read_text(card, limit=SMALL), card) | config
-    return config
-
-
-def _parsed(text: str, file: Path) -> Any:
-    if file.suffix == ".toml":
-        return tomllib.loads(text)
-    values = parse_json(text) if file.suffix == ".json" else read_yaml(text, str(file), strict=False)
-    if file.name != "adapter_config.json":
-        return values
-    return {"lora_r": values["r"]} if isinstance(values, dict) and "r" in values else {}
-
-
-def _card(text: str, file: Path) -> dict[str, Any]:
-    """The hyperparameters that transformers lists in a model's card, and the configuration that Axolotl puts there."""
-    found: dict[str, Any] = {}
-    for block in _CARD_YAML.findall(text):
-        with suppress(RecipeError):
-            values = read_yaml(block, str(file), strict=False)
-            found |= values if isinstance(values, dict) and "learning_rate" in values else {}
-    listed = text.partition("hyperparameters were used during training:")[2].partition("\n#")[0]
-    return found | {
-        key: number if (number := as_number(one)) is not None else one for key, one in _CARD.findall(listed)
-    }
 
 
 def only_one(found: Sequence[Path], folder: Path, what: str) -> Path | None:

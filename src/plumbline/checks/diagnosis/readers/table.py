@@ -5,13 +5,13 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.completions import column_rows, is_completions, read_beside
-from plumbline.checks.diagnosis.readers.rows import Log, as_number, config_beside, is_step, only_one, our_name
+from plumbline.checks.diagnosis.readers.logs import column_rows, config_beside, is_completions, read_log
+from plumbline.checks.diagnosis.readers.rows import as_number, is_step, only_one, our_name
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
@@ -74,18 +74,13 @@ def read(path: Path) -> list[History]:
     runs = _runs(_pivoted(_tagged(rows, path)))
     several = len(runs) > 1
     if several:
-        runs = {name: of for name, of in runs.items() if _known(of)} or runs
+        known = {name: of for name, of in runs.items() if any(our_name(key) is not None for row in of for key in row)}
+        runs = known or runs
     # What lies beside a table of several runs may be of any of them.
     config = {} if several else config_beside(path.parent)
+    folder = None if several else path.parent
     return [
-        Log(
-            origin="table",
-            path=path,
-            rows=_without_gaps(of),
-            config=config,
-            skipped=skipped,
-            name=name,
-        ).history(lambda parts: [] if several else read_beside(path.parent, parts))
+        read_log("table", path, _without_gaps(of), folder=folder, config=config, skipped=skipped, name=name)
         for name, of in runs.items()
     ]
 
@@ -180,12 +175,8 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
         raise DataError(f"{path}: none of its {skipped} lines fits its first, the names", "give a table with names")
     # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see `_without_gaps`.
     if full:
-        rows = [{name: _bare(value) for name, value in row.items()} for row in rows]
+        rows = [{name: math.nan if cell.lower() == "nan" else cell for name, cell in row.items()} for row in rows]
     return rows, skipped
-
-
-def _bare(cell: str) -> str | float:
-    return math.nan if cell.lower() == "nan" else cell
 
 
 def _decimal(cell: str, mark: str) -> str:
@@ -233,11 +224,6 @@ def _side_by_side(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
     return len(set(steps)) < len(steps)
 
 
-def _known(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a column of it is a metric."""
-    return any(our_name(key) is not None for row in rows for key in row)
-
-
 def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
     """Rows of one metric whose name stands in the file's (TensorBoard's download: `run-a-tag-train_reward.csv`)."""
     tag = path.stem.rpartition("tag-")[2]
@@ -267,25 +253,17 @@ def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     A metric was logged in a row if one that is usually logged with it was, or if nothing else was.
     """
     known = {key for row in rows for key in row if our_name(key) not in {None, "epoch"}}
-    bare = {key for row in rows for key in known if isinstance(row.get(key), float) and row[key] != row[key]}
-    if not bare:
-        return [dict(row) for row in rows]
-    there = {key: {at for at, row in enumerate(rows) if _logged(row.get(key))} for key in known}
-    kept = []
-    for at, row in enumerate(rows):
-        present = {key for key in known if at in there[key]}
-        gaps = {
-            key
-            for key in bare
-            if isinstance(row.get(key), float) and row[key] != row[key] and present and not _with(key, present, there)
-        }
-        kept.append({key: value for key, value in row.items() if key not in gaps})
-    return kept
+    at = {key: {number for number, row in enumerate(rows) if _logged(row.get(key))} for key in known}
 
+    def is_gap(key: str, number: int) -> bool:
+        value = rows[number][key]
+        if key not in known or not isinstance(value, float) or value == value:
+            return False
+        present = [other for other in known if number in at[other]]
+        # None of the metrics that are there is there in nine of ten rows that have this one.
+        return bool(present) and all(len(at[key] & at[other]) < 0.9 * len(at[key]) for other in present)
 
-def _with(key: str, present: Iterable[str], there: Mapping[str, set[int]]) -> bool:
-    """Whether one of the metrics that are there is there in nine of ten rows that have this one."""
-    return any(len(there[key] & there[other]) >= 0.9 * len(there[key]) for other in present)
+    return [{key: value for key, value in row.items() if not is_gap(key, number)} for number, row in enumerate(rows)]
 
 
 def _logged(value: Any) -> bool:

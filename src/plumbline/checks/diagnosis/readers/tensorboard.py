@@ -6,13 +6,14 @@ Formats: tensorflow.org/tutorials/load_data/tfrecord, and event.proto, summary.p
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.completions import read_beside
+from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.protobuf import as_float, children, fields, signed
-from plumbline.checks.diagnosis.readers.rows import Log, config_beside, only_one
+from plumbline.checks.diagnosis.readers.rows import only_one
 from plumbline.errors import DataError
 from plumbline.storage import read_bytes
 
@@ -44,27 +45,28 @@ def read(path: Path) -> list[History]:
     for file in files:
         content = read_bytes(file)
         for record in _records(content, file):
-            event = None if record is None else _event(record)
-            if event is None:
+            try:
+                step, values = _event(record)
+            except (ValueError, struct.error):
                 skipped += 1
                 continue
-            step, values = event
-            if isinstance(text := values.pop("args/text_summary", None), str):
-                config |= _arguments(text)
+            if isinstance(text := values.pop("args/text_summary", None), str):  # transformers' arguments
+                with suppress(ValueError, RecursionError):
+                    config |= arguments if isinstance(arguments := json.loads(text), dict) else {}
             values = {tag: value for tag, value in values.items() if isinstance(value, float)}
             if values:
                 rows.append({"step": step, **values})
     folder = path.parent if path.is_file() else path
     output = folder.parent.parent if folder.parent.name == "runs" else folder  # transformers' output folder
     config = config_beside(output) | config_beside(folder) | config
-    log = Log(origin="tensorboard", path=path, rows=rows, step="step", config=config, skipped=skipped)
-    return [log.history(lambda parts: read_beside(folder, parts))]
+    return [read_log("tensorboard", path, rows, folder=folder, config=config, step="step", skipped=skipped)]
 
 
-def _records(content: bytes, file: Path) -> Iterator[bytes | None]:
+def _records(content: bytes, file: Path) -> Iterator[bytes]:
     """Length (8 bytes), its CRC (4), that much, its CRC (4); what is not there whole is left out.
 
-    None for a record whose CRC is wrong; of those too long for numbers (images, texts) it is not looked at.
+    A record whose CRC is wrong comes as a byte that is no message; of those too long for numbers (images, texts) the
+    CRC is not looked at.
     """
     at = 0
     while at + 12 <= len(content):
@@ -75,7 +77,7 @@ def _records(content: bytes, file: Path) -> Iterator[bytes | None]:
         if end + 4 > len(content):
             return
         record = content[at:end]
-        yield record if length > _LONG or _crc(content, end) == _masked_crc32c(record) else None
+        yield record if length > _LONG or _crc(content, end) == _masked_crc32c(record) else b"\xff"
         at = end + 4
 
 
@@ -101,16 +103,8 @@ def _masked_crc32c(content: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _event(record: bytes) -> tuple[int, dict[str, float | str]] | None:
-    """The step of an event, and the values of its summary by their tags; None for what is no event."""
-    try:
-        return _step_and_values(record)
-    except (ValueError, struct.error):
-        return None
-
-
-def _step_and_values(record: bytes) -> tuple[int, dict[str, float | str]]:
-    """Of an event field 2 and field 5; of a summary field 1."""
+def _event(record: bytes) -> tuple[int, dict[str, float | str]]:
+    """The step of an event (field 2), and the values of its summary (field 5, and its field 1) by their tags."""
     step = next((signed(value) for number, value in fields(record) if number == 2 and isinstance(value, int)), 0)
     values: dict[str, float | str] = {}
     for summary in children(record, 5):
@@ -139,12 +133,3 @@ def _scalar(tensor: bytes) -> float | str | None:
     if isinstance(content, int):  # one that is not packed
         return as_float(content, code)
     return struct.unpack(f"<{code}", content)[0] if isinstance(content, bytes) and len(content) == size else None
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    """The arguments that transformers writes as JSON."""
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}

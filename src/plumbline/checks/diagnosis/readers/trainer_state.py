@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.completions import read_beside
-from plumbline.checks.diagnosis.readers.rows import Log, config_beside, of_evaluation
+from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
+from plumbline.checks.diagnosis.readers.rows import of_evaluation
 from plumbline.errors import DataError
 from plumbline.storage import LARGEST_JSON, clear_read_errors, parse_json, read_text
 
@@ -33,15 +33,17 @@ def read(path: Path) -> list[History]:
         )
     output = path.parent.parent if _is_checkpoint(path.parent) else path.parent
     planned, done = state.get("max_steps"), state.get("global_step")
-    log = Log(
-        origin="trl",
-        path=path,
-        rows=[of_evaluation(row) for row in rows],
-        step="step",
-        config=config_beside(output) | config_beside(path.parent) | ({"max_steps": planned} if planned else {}),
-        finished=done >= planned if isinstance(done, int) and isinstance(planned, int) and planned > 0 else None,
-    )
-    return [log.history(lambda parts: read_beside(output, parts))]
+    return [
+        read_log(
+            "trl",
+            path,
+            [of_evaluation(row) for row in rows],
+            folder=output,
+            config=config_beside(output) | config_beside(path.parent) | ({"max_steps": planned} if planned else {}),
+            step="step",
+            finished=done >= planned if isinstance(done, int) and isinstance(planned, int) and planned > 0 else None,
+        )
+    ]
 
 
 def _is_checkpoint(folder: Path) -> bool:

@@ -11,14 +11,13 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.completions import read_beside
+from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.protobuf import children, fields
-from plumbline.checks.diagnosis.readers.rows import Log, config_beside, only_one
+from plumbline.checks.diagnosis.readers.rows import only_one
 from plumbline.checks.diagnosis.readers.table import read_lines
 from plumbline.config.imports import missing
 from plumbline.errors import DataError
@@ -86,8 +85,7 @@ def read_page(address: str) -> list[History]:
             f"check the address, and log in by `wandb login` where the project is not public; or {export}",
         ) from error
     finished = state == "finished" if isinstance(state, str) else None
-    log = Log(origin="wandb", path=address, rows=rows, config=config, finished=finished)
-    return [log.history(lambda _: [])]
+    return [read_log("wandb", address, rows, folder=None, config=config, finished=finished)]
 
 
 def find(path: Path) -> Path | None:
@@ -101,8 +99,8 @@ def find(path: Path) -> Path | None:
     for pattern in ("run-*.wandb", "files/wandb-history.jsonl", "wandb-history.jsonl"):
         if found := only_one(list(path.glob(pattern)), path, "runs of W&B"):
             return found
-    runs = [run for part in ("", "wandb/") for run in path.glob(f"{part}*run-*/run-*.wandb") if not _is_link(run)]
-    return only_one(runs, path, "runs of W&B")
+    runs = [run for part in ("", "wandb/") for run in path.glob(f"{part}*run-*/run-*.wandb")]
+    return only_one([run for run in runs if not run.parent.is_symlink()], path, "runs of W&B")  # as latest-run is
 
 
 def read(path: Path) -> list[History]:
@@ -131,16 +129,25 @@ def read(path: Path) -> list[History]:
                         config |= _items(value, 1)
             except ValueError:
                 skipped += 1
-    log = Log(origin="wandb", path=path, rows=rows, config=config, skipped=skipped)
-    return [log.history(lambda parts: read_beside(folder, parts))]
+    return [read_log("wandb", path, rows, folder=folder, config=config, skipped=skipped)]
 
 
 def _records(content: bytes) -> tuple[list[bytes], bool]:
     """Records up to the first that is cut or damaged, and whether none was."""
     records: list[bytes] = []
     held: list[bytes] = []
-    for piece, kind in _pieces(content):
-        if kind == 0:
+    at = len(_START)
+    while at < len(content):
+        if (left := _BLOCK - at % _BLOCK) < _HEADER.size:  # zeros up to the next block
+            at += left
+            continue
+        if at + _HEADER.size > len(content):
+            return records, False
+        crc, length, kind = _HEADER.unpack_from(content, at)
+        at += _HEADER.size
+        piece = content[at : at + length]
+        at += length
+        if len(piece) < length or not 1 <= kind <= 4 or zlib.crc32(bytes([kind]) + piece) != crc:
             return records, False
         held = [piece] if kind in {1, 2} else [*held, piece]
         if kind in {1, 4}:
@@ -149,47 +156,14 @@ def _records(content: bytes) -> tuple[list[bytes], bool]:
     return records, not held
 
 
-def _pieces(content: bytes) -> Iterator[tuple[bytes, int]]:
-    """Pieces with their kinds; kind 0 for one that is cut, or whose CRC is wrong, and then no more."""
-    at = len(_START)
-    while at < len(content):
-        if _BLOCK - at % _BLOCK < _HEADER.size:  # zeros up to the next block
-            at += _BLOCK - at % _BLOCK
-            continue
-        if at + _HEADER.size > len(content):
-            yield b"", 0
-            return
-        crc, length, kind = _HEADER.unpack_from(content, at)
-        at += _HEADER.size
-        piece = content[at : at + length]
-        at += length
-        if len(piece) < length or not 1 <= kind <= 4 or zlib.crc32(bytes([kind]) + piece) != crc:
-            yield b"", 0
-            return
-        yield piece, kind
-
-
 def _items(message: bytes, number: int) -> dict[str, Any]:
     """Keys (field 1, or the pieces of a path in field 2) with values as JSON (field 16)."""
-    found = {}
+    items = {}
     for item in children(message, number):
-        key, nested, value = b"", [], None
-        for one, part in fields(item):
-            if isinstance(part, bytes):
-                if one == 1:
-                    key = part
-                elif one == 2:
-                    nested.append(part)
-                elif one == 16:
-                    value = part
-        if value is not None:
+        key, path, value = (list(children(item, field)) for field in (1, 2, 16))
+        if value:
             try:
-                found["/".join(one.decode() for one in nested) or key.decode()] = json.loads(value)
+                items["/".join(piece.decode() for piece in path) or b"".join(key[-1:]).decode()] = json.loads(value[-1])
             except RecursionError as error:
                 raise ValueError("nested too deeply") from error
-    return found
-
-
-def _is_link(run: Path) -> bool:
-    """`latest-run` is a link to one of the others."""
-    return run.parent.is_symlink()
+    return items
