@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import httpx
 
-from plumbline.engines import processes, vllm_server
+from plumbline.engines import processes, vllm
 
 SENTENCE = "the product came late and the box was broken, but the seller answered quickly. "
 WORDS = ["o produto chegou atrasado e com defeito", "ótima compra, nota 10", "não recomendo, 12 dias de atraso"]
@@ -106,16 +106,16 @@ def serve(options: argparse.Namespace) -> None:
 
 def started(name: str, python: str | None, module: str, arguments: Sequence[str], folder: Path) -> Side:
     """A server that answers."""
-    vllm = module == vllm_server.MODULE
-    extra = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"} if vllm else {}
+    is_vllm = module == vllm.MODULE
+    extra = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"} if is_vllm else {}
     port = processes.free_port()
-    command = [vllm_server.check(python) if vllm else sys.executable, "-m", module, *arguments]
+    command = [vllm.check(python) if is_vllm else sys.executable, "-m", module, *arguments]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     side = Side(
         name,
         processes.start(command, extra, folder / f"{name}.log"),
         f"http://127.0.0.1:{port}",
-        {"ignore_eos": True} if vllm else {},
+        {"ignore_eos": True} if is_vllm else {},
     )
     while side.server.status is None:
         try:
@@ -194,7 +194,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     if options.vllm:
         given = ["--model", os.path.realpath(options.model), "--served-model-name", "m", "--dtype", options.dtype]
         limits = ["--max-model-len", str(CONTEXT), "--enforce-eager"]
-        sides.append(started("vLLM", None, vllm_server.MODULE, [*given, *limits], folder))
+        sides.append(started("vLLM", None, vllm.MODULE, [*given, *limits], folder))
     found: dict[tuple[str, int], list[Load]] = {}
     try:
         for side in sides:  # warm-up: code and pages of every shape

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.doctors.job import Job
-from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS

@@ -456,7 +456,7 @@ def audit(
     with progress() as view:
         for name, target in targets(task, task_options(overrides or ()), rows, data).items():
             found[name] = audit_task(target(view.working), splits, limit=limit, seed=seed, progress=view.working)
-    plain = {"audits": {name or audited.task: audited.plain() for name, audited in found.items()}}
+    plain = {"audits": {name or audited.context.task.name: audited.plain() for name, audited in found.items()}}
     if out is not None:
         write_json(out, plain)
     tables = (audit_tables(name, audited) for name, audited in found.items())
