@@ -23,14 +23,14 @@ from playwright.async_api import Page, async_playwright
 from plumbline_forms.driver.chromium import find_chromium
 from plumbline_forms.executors.browser import BrowserExecutor
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case, Execution
+from plumbline_forms.executors.executor import Execution, FormCase
 from plumbline_forms.plans.actions import Check, Plan, Select, Submit, Type
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.serve import serve
 from plumbline_forms.site.site import Site
 from plumbline_forms.suite.catalogue import area, consent, date, email, number, radio, select, tel, text
 from plumbline_forms.suite.declaration import Form
-from plumbline_forms.suite.declaration import Page as FormPage
+from plumbline_forms.suite.declaration import FormPage as FormPage
 from plumbline_forms.suite.drawing import drawn
 
 STATES = "AC|AL|AP|AM|BA|CE|DF|ES|GO|MA|MT|MS|MG|PA|PB|PR|PE|PI|RJ|RN|RS|RO|RR|SC|SP|SE|TO"
@@ -82,7 +82,7 @@ PLAN = Plan(
         Submit(),
     )
 )
-CASE = Case(View(FORM))
+CASE = FormCase(FormView(FORM))
 GROUP = 64
 ROUNDS = {"new browser": 3, "new context": 5, "served": 40, "in-page": 8 * GROUP, "direct": 8000}
 """Episodes of each in a round."""

@@ -21,7 +21,7 @@ from plumbline.records import Failure
 from plumbline.seeds import generator
 from plumbline_forms.build import values_of
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case, Execution, Executor
+from plumbline_forms.executors.executor import Execution, Executor, FormCase
 from plumbline_forms.plans.actions import (
     Action,
     Attach,
@@ -36,10 +36,10 @@ from plumbline_forms.plans.actions import (
     elements_of,
     plan_for,
 )
-from plumbline_forms.site.page import View
-from plumbline_forms.site.site import Response, Site, Taken, read_body
+from plumbline_forms.site.page import FormView
+from plumbline_forms.site.site import ReceivedPost, Response, Site, read_body
 from plumbline_forms.suite.catalogue import text
-from plumbline_forms.suite.declaration import Form, Page
+from plumbline_forms.suite.declaration import Form, FormPage
 from plumbline_forms.suite.drawing import drawn
 from plumbline_forms.task import FormsTask, open_executor, open_forms
 
@@ -62,7 +62,7 @@ class Trial:
     """A plan and where it is carried out."""
 
     name: str
-    case: Case
+    case: FormCase
     plan: Plan
 
 
@@ -101,28 +101,32 @@ def damaged_trials(task: FormsTask, count: int, seed: int = 0) -> Iterator[Trial
 class Pages:
     """An application with a page for each view; it keeps the entries in the order in which they were sent."""
 
-    html: dict[View, str] = field(default_factory=dict)
+    html: dict[FormView, str] = field(default_factory=dict)
 
-    def add(self, html: str) -> View:
+    def add(self, html: str) -> FormView:
         """A view of a new page."""
         form = Form(
-            name="page", domain="any", title="p", pages=(Page((text("Name", drawn("whole", 1, 2)),)),), button="Send"
+            name="page",
+            domain="any",
+            title="p",
+            pages=(FormPage((text("Name", drawn("whole", 1, 2)),)),),
+            button="Send",
         )
-        view = View(form)
+        view = FormView(form)
         self.html[view] = html
         return view
 
-    def page(self, view: View) -> Response:
+    def page(self, view: FormView) -> Response:
         """See `Application`."""
         return Response(200, self.html[view].encode(), {"content-type": "text/html; charset=utf-8"})
 
-    def take(self, view: View, content_type: str, body: bytes) -> Taken:
+    def take(self, view: FormView, content_type: str, body: bytes) -> ReceivedPost:
         """See `Application`."""
         entries, files = read_body(content_type, body)
         ordered, sent = (
             {f"{place} {name}": (value,) for place, (name, value) in enumerate(pairs)} for pairs in (entries, files)
         )
-        return Taken(ordered, sent, "", self.page(view))
+        return ReceivedPost(ordered, sent, "", self.page(view))
 
     def other(self, path: str) -> Response | None:
         """See `Application`."""
@@ -134,7 +138,7 @@ def page_trials(pages: Pages, count: int, seed: int = 0) -> Iterator[Trial]:
     for number in range(count):
         rng = generator(seed, "random-page", number)
         html = _page(rng)
-        yield Trial(f"page-{number}\n{html}", Case(pages.add(html), FILES), Plan(tuple(_plan(rng, html))))
+        yield Trial(f"page-{number}\n{html}", FormCase(pages.add(html), FILES), Plan(tuple(_plan(rng, html))))
 
 
 def _one(rng: Any, offered: Sequence[str]) -> str:

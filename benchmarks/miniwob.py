@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from plumbline.records import Failure
 from plumbline_miniwob import pages
-from plumbline_miniwob.browser.pool import Gold, Pool
+from plumbline_miniwob.browser.pool import EpisodePool, OracleEpisode
 
 THREADS = 2
 
@@ -27,12 +27,12 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def timed(pool: Pool, task: str, args: argparse.Namespace) -> tuple[float, int, int] | None:
+def timed(pool: EpisodePool, task: str, args: argparse.Namespace) -> tuple[float, int, int] | None:
     """Episodes a second, episodes, and those of them that failed; None where no oracle answers."""
     plans = {}
     for place in range(args.seeds):
         found = pool.gold(task, f"bench-{place}")
-        if isinstance(found, Gold) and found.ran.raw == 1:
+        if isinstance(found, OracleEpisode) and found.ran.raw == 1:
             plans[f"bench-{place}"] = found.acts
     if not plans:
         return None
@@ -53,9 +53,9 @@ def timed(pool: Pool, task: str, args: argparse.Namespace) -> tuple[float, int, 
     return done / took, done, failed
 
 
-def changing(pool: Pool, tasks: list[str], args: argparse.Namespace) -> float:
+def changing(pool: EpisodePool, tasks: list[str], args: argparse.Namespace) -> float:
     """Episodes a second where every group is of another task than the one before."""
-    plans = {task: found.acts for task in tasks if isinstance(found := pool.gold(task, "bench-0"), Gold)}
+    plans = {task: found.acts for task in tasks if isinstance(found := pool.gold(task, "bench-0"), OracleEpisode)}
     with ThreadPoolExecutor(THREADS) as threads:
         began = time.perf_counter()
         list(threads.map(lambda task: pool.run(task, "bench-0", [plans[task]] * args.group, shows=False), plans))
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each task")
     parser.add_argument("--keep", type=int, default=32, help="pages that stay open")
     args = parser.parse_args()
-    pool = Pool(keep=args.keep, at_once=THREADS)
+    pool = EpisodePool(keep=args.keep, at_once=THREADS)
     try:
         rates = {}
         for task in args.tasks or pages.names():

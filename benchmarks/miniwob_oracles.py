@@ -11,7 +11,7 @@ import sys
 
 from plumbline.records import Failure
 from plumbline_miniwob import pages
-from plumbline_miniwob.browser.pool import Gold, Json, Pool, Visit
+from plumbline_miniwob.browser.pool import EpisodePool, Json, OracleEpisode, PlayedEpisode
 from plumbline_miniwob.world import Played
 
 
@@ -28,7 +28,7 @@ def main() -> int:
         "--leaks", action="store_true", help="compare episodes in fresh pages with the same after others"
     )
     args = parser.parse_args()
-    pool = Pool(keep=2, at_once=1)
+    pool = EpisodePool(keep=2, at_once=1)
     wrong = 0
     try:
         for task in args.tasks or pages.names():
@@ -45,7 +45,7 @@ def main() -> int:
     return min(1, wrong)
 
 
-def leaks(pool: Pool, task: str, seeds: int) -> str:
+def leaks(pool: EpisodePool, task: str, seeds: int) -> str:
     """What differs between an episode in a fresh page and the same one after others; empty where nothing does.
 
     Before the second time, oracles have played episodes of other seeds to their end, and one was left in its midst.
@@ -64,7 +64,7 @@ def leaks(pool: Pool, task: str, seeds: int) -> str:
     return ""
 
 
-def _seen(pool: Pool, task: str, seed: str) -> dict[str, object]:
+def _seen(pool: EpisodePool, task: str, seed: str) -> dict[str, object]:
     return {
         "the first page": pool.first(task, seed),
         "what some acts come to": _poked(pool, task, seed),
@@ -72,12 +72,12 @@ def _seen(pool: Pool, task: str, seed: str) -> dict[str, object]:
     }
 
 
-def _poked(pool: Pool, task: str, seed: str) -> list[Played | Failure]:
+def _poked(pool: EpisodePool, task: str, seed: str) -> list[Played | Failure]:
     """What acts come to that change what they find on most pages, and end the episode on few.
 
     The numbers of a turn are those of the page after the turn before, so what the first acts open is poked, too.
     """
-    visit = Visit(task, seed)
+    visit = PlayedEpisode(task, seed)
     return [pool.act(visit, acts) for acts in _POKES]
 
 
@@ -97,7 +97,7 @@ _POKES: tuple[tuple[Json, ...], ...] = (
 )
 
 
-def _one(pool: Pool, task: str, seed: str, args: argparse.Namespace) -> bool:
+def _one(pool: EpisodePool, task: str, seed: str, args: argparse.Namespace) -> bool:
     if args.text:
         first = pool.first(task, seed)
         shown = first if isinstance(first, Failure) else f"{first.utterance}\n{first.text}"
@@ -115,7 +115,7 @@ def _one(pool: Pool, task: str, seed: str, args: argparse.Namespace) -> bool:
     return good
 
 
-def _tell(seed: str, found: Gold, again: Played | Failure) -> None:
+def _tell(seed: str, found: OracleEpisode, again: Played | Failure) -> None:
     if isinstance(again, Failure):
         _say(f"  {seed}: live {found.ran.raw} ({found.why or found.ran.reason}), again: {again}")
         return

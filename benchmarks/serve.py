@@ -92,7 +92,7 @@ def serve(options: argparse.Namespace) -> None:
     from plumbline.policies.autoregressive.options import AutoregressiveModel
     from plumbline.records import Sampling
     from plumbline.serve.batched import BatchedBackend
-    from plumbline.serve.limits import Limits
+    from plumbline.serve.limits import RequestLimits
     from plumbline.serve.running import Serving
     from plumbline.serve.running import serve as run
 
@@ -100,7 +100,7 @@ def serve(options: argparse.Namespace) -> None:
     policy = open_policy(section, options.endless, 0)
     policy.chat.stop_ids = (-1,)  # type: ignore[attr-defined]
     served = BatchedBackend("m", policy, Sampling(), at_once=options.rows)
-    serving = Serving(host=options.host, port=options.port, limits=Limits(requests=256, seconds=600.0))
+    serving = Serving(host=options.host, port=options.port, limits=RequestLimits(requests=256, seconds=600.0))
     run(lambda: [served], serving, print)
 
 
@@ -109,7 +109,7 @@ def started(name: str, python: str | None, module: str, arguments: Sequence[str]
     is_vllm = module == vllm.MODULE
     extra = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"} if is_vllm else {}
     port = processes.free_port()
-    command = [vllm.check(python) if is_vllm else sys.executable, "-m", module, *arguments]
+    command = [vllm.interpreter(python) if is_vllm else sys.executable, "-m", module, *arguments]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     side = Side(
         name,

@@ -23,15 +23,15 @@ from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import derive, generator
 from plumbline.storage import write_json
 from plumbline_commerce.database.build import build_database
-from plumbline_commerce.sql_qa.engine import ORDERS, Limits, Refusal, Result, build_shop, databases, run
+from plumbline_commerce.sql_qa.engine import ORDERS, QueryLimits, QueryRefusal, QueryResult, build_shop, databases, run
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
-from plumbline_commerce.sql_qa.pairs import SIFTED_ON, Question, families, sift
+from plumbline_commerce.sql_qa.pairs import SIFTED_ON, SqlQuestion, families, sift
 from plumbline_commerce.sql_qa.rubric import judge
 
 NUMBERS = (1, 2, 3, 5)
 """Of databases that the reward may run a query on."""
-PATIENT = Limits(steps=200_000_000, seconds=10.0, rows=200_000, result=50_000_000)
+PATIENT = QueryLimits(steps=200_000_000, seconds=10.0, rows=200_000, result=50_000_000)
 SHOWN = 60
 
 
@@ -47,7 +47,7 @@ class Tally:
     of_kinds: Counter[str] = field(default_factory=Counter)
     wrong: list[dict[str, str]] = field(default_factory=list)
 
-    def add(self, question: Question, sql: str, kind: str, taken: Mapping[int, bool], *, right: bool) -> None:
+    def add(self, question: SqlQuestion, sql: str, kind: str, taken: Mapping[int, bool], *, right: bool) -> None:
         self.total += 1
         self.of_kinds[kind] += 1
         for number in NUMBERS:
@@ -99,7 +99,7 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
             for sql in [names[at] for at in order]:
                 if mine == options.most:
                     break
-                if isinstance(read_query(sql), Refusal):
+                if isinstance(read_query(sql), QueryRefusal):
                     refused += 1
                     continue
                 taken = verdicts(question, sql, paths)
@@ -140,7 +140,7 @@ def further_shops(folder: Path) -> list[Path]:
     return changed + plain
 
 
-def verdicts(question: Question, sql: str, paths: Sequence[Path]) -> dict[int, bool]:
+def verdicts(question: SqlQuestion, sql: str, paths: Sequence[Path]) -> dict[int, bool]:
     """Whether the reward calls the result of a query right, by how many databases it is run on."""
     reference = {"question": question.text, "sql": question.sql, "ordered": question.family.ordered}
     completion = f"```sql\n{sql}\n```\n{question.sentence}"
@@ -152,16 +152,16 @@ def verdicts(question: Question, sql: str, paths: Sequence[Path]) -> dict[int, b
     return right
 
 
-def differs(question: Question, sql: str, further: Sequence[Path]) -> bool:
+def differs(question: SqlQuestion, sql: str, further: Sequence[Path]) -> bool:
     for path in further:
         gold, other = run(path, question.sql, PATIENT), run(path, sql, PATIENT)
-        assert isinstance(gold, Result), gold
-        if isinstance(other, Refusal) or listed(gold, question) != listed(other, question):
+        assert isinstance(gold, QueryResult), gold
+        if isinstance(other, QueryRefusal) or listed(gold, question) != listed(other, question):
             return True
     return False
 
 
-def listed(result: Result, question: Question) -> list[tuple[Any, ...]]:
+def listed(result: QueryResult, question: SqlQuestion) -> list[tuple[Any, ...]]:
     """The rows, exact but for what the order of additions leaves in the last digits."""
     rows = [tuple(round(value, 6) if isinstance(value, float) else value for value in row) for row in result.rows]
     return rows if question.family.ordered else sorted(rows, key=repr)

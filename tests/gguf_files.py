@@ -9,7 +9,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, TokenType, quants
 from safetensors.numpy import load_file
 
-from plumbline.policies.downloads.get import Entry
+from plumbline.policies.downloads.get import WheelModel
 
 NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -82,7 +82,7 @@ def _name(name: str) -> str:
     }[name]
 
 
-def write_wheel(gguf: Path, folder: Path, **changes: object) -> Entry:
+def write_wheel(gguf: Path, folder: Path, **changes: object) -> WheelModel:
     """Write a wheel around a GGUF file into `folder`, and return the catalogue entry that fits it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "plumbline_tiny_model-1.0-py3-none-any.whl"
@@ -105,4 +105,4 @@ def write_wheel(gguf: Path, folder: Path, **changes: object) -> Entry:
         "licence": "Apache-2.0",
         "licence_file": f"{info}/LICENSE",
     }
-    return Entry(**(values | changes))
+    return WheelModel(**(values | changes))

@@ -257,23 +257,23 @@ def entries() -> int:
 
 
 BUDGETS = {
-    "checks": 8777,
-    "policies": 7709,
-    "plumbline_forms": 6984,
-    "plumbline_commerce": 6713,
-    "tasks": 3228,
-    "reports": 2833,
-    "serve": 2191,
-    "training": 2076,
-    "runs": 1945,
-    "plumbline_miniwob": 1731,
-    "engines": 1689,
-    "evaluation": 1341,
-    "cli": 1237,
-    "recipe": 1023,
+    "plumbline_commerce": 6_269,
+    "plumbline_forms": 7_010,
+    "plumbline_miniwob": 1_733,
     "modules": 837,
     "algorithms": 511,
+    "checks": 7_981,
+    "cli": 993,
     "config": 403,
+    "engines": 1_630,
+    "evaluation": 1_314,
+    "policies": 7_386,
+    "recipe": 1_023,
+    "reports": 2_572,
+    "runs": 1_928,
+    "serve": 2_051,
+    "tasks": 3_227,
+    "training": 2_090,
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20

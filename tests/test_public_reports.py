@@ -152,12 +152,12 @@ class Receiver:
         return None
 
     def take(self, view, kind, body):
-        from plumbline_forms.site.site import Response, Taken, grouped, read_body
+        from plumbline_forms.site.site import ReceivedPost, Response, grouped, read_body
 
         entries, files = read_body(kind, body)
         self.received.append([list(each) for each in entries + files])
         answer = Response(200, b"<html><body>ok</body></html>", {"content-type": "text/html"})
-        return Taken(grouped(entries), grouped(files), "", answer)
+        return ReceivedPost(grouped(entries), grouped(files), "", answer)
 
 
 @pytest.fixture(scope="module", params=["direct", "browser", "in-page"])
@@ -185,18 +185,20 @@ def browsing(request):
 
 @pytest.mark.parametrize("number", inputs("page.html"))
 def test_a_form_sends_what_a_browser_sends(number, browsing):
-    from plumbline_forms.executors.executor import Case
+    from plumbline_forms.executors.executor import FormCase
     from plumbline_forms.plans.reader import read_steps
-    from plumbline_forms.site.page import View
+    from plumbline_forms.site.page import FormView
     from plumbline_forms.suite.catalogue import text
-    from plumbline_forms.suite.declaration import Form, Page
+    from plumbline_forms.suite.declaration import Form, FormPage
     from plumbline_forms.suite.drawing import drawn
 
     folder = folder_of(number)
     executor, receiver = browsing
     receiver.html, receiver.received = (folder / "page.html").read_text(), []
     wanted = json.loads((folder / "want.json").read_text())
-    form = Form(name=number, domain="t", title="t", pages=(Page((text("Name", drawn("whole", 1, 2)),)),), button="Send")
+    form = Form(
+        name=number, domain="t", title="t", pages=(FormPage((text("Name", drawn("whole", 1, 2)),)),), button="Send"
+    )
     steps = read_steps((folder / "plan.txt").read_text().rstrip("\n"))
-    (record,) = executor.run(Case(View(form), frozenset(wanted["files"])), [steps])
+    (record,) = executor.run(FormCase(FormView(form), frozenset(wanted["files"])), [steps])
     assert (receiver.received or [None])[-1] == wanted["sent"], [(one.status, one.reason) for one in record.attempts]

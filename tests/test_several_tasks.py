@@ -14,7 +14,7 @@ from plumbline.recipe import find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
 from plumbline.reports.several import sweep_table
 from plumbline.reports.verdict import run_verdict
-from plumbline.reports.view import View
+from plumbline.reports.view import RunView
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
@@ -206,7 +206,7 @@ def test_the_report_speaks_of_every_task(finished):
 
 
 def test_a_view_of_one_task_has_its_own_records_only(finished):
-    _, words = View(finished).tasks
+    _, words = RunView(finished).tasks
     assert {len(found.rows) for key, found in words.evaluations.items() if key.step is None} == {5}
     assert {row["task"] for row in words.samples} == {"words"}
     row = words.metrics["rl"][1]
@@ -444,7 +444,7 @@ def test_the_verdict_names_a_task_that_fell(tmp_path):
                 made = evaluation(stage, "test", "greedy", level, 80, 0)
                 run.evaluation(EvaluationKey(stage, "test", "greedy", task=task), made)
         run.finish({"status": "finished"})
-    said = run_verdict(View(run))
+    said = run_verdict(RunView(run))
     assert said.tone == "fall"
     assert said.sentence.startswith("Of 2 tasks words fell, letters rose. letters: GRPO raised")
     assert "words: GRPO lowered" in said.sentence

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.objective import Compared, clipped_surrogate, units
+from plumbline.algorithms.objective import ComparedTerms, clipped_surrogate, units
 
 OWNER = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])
 STEP = torch.tensor([0, 0, 1, 1, 1, 2, 2, 3])
@@ -18,7 +18,7 @@ ONES = torch.ones(8, dtype=torch.float64)
 def loss_and_gradient(level, new, old, term_weight=ONES, length=None, **options):
     new = new.clone().requires_grad_()
     grouping = None if level is None else units(level, OWNER, STEP, term_weight, length)
-    losses = clipped_surrogate(Compared(new, old, ADVANTAGE, WEIGHT, **options), 0.2, 0.2, grouping)
+    losses = clipped_surrogate(ComparedTerms(new, old, ADVANTAGE, WEIGHT, **options), 0.2, 0.2, grouping)
     losses.loss.backward()
     return losses, new.grad
 
@@ -80,7 +80,7 @@ def test_only_what_the_clip_takes_the_gradient_of_counts_as_clipped():
     ratios, advantage = torch.tensor([0.2, 0.5, 1.0, 1.5, 1.9], dtype=torch.float64).repeat(3), torch.tensor([1, -1, 0])
     new = ratios.log().requires_grad_()
     assert (new.detach().exp()[[1, 3]] == ratios[[1, 3]]).all(), "the edges are exact"
-    terms = Compared(new, 0 * ratios, advantage.double().repeat_interleave(5), torch.ones(15))
+    terms = ComparedTerms(new, 0 * ratios, advantage.double().repeat_interleave(5), torch.ones(15))
     losses = clipped_surrogate(terms, 0.5, 0.5)
     losses.loss.backward()
     gone = torch.isclose(new.grad, torch.zeros(1).double()).view(3, 5)
@@ -101,7 +101,7 @@ def test_units_are_the_same_whatever_the_numbering_of_steps():
     new = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64)
     plain = loss_and_gradient("step", new, 0 * new)[0].loss
     grouping = units("step", OWNER, STEP * 5 + 3, ONES)
-    other = clipped_surrogate(Compared(new, 0 * new, ADVANTAGE, WEIGHT), 0.2, 0.2, grouping).loss
+    other = clipped_surrogate(ComparedTerms(new, 0 * new, ADVANTAGE, WEIGHT), 0.2, 0.2, grouping).loss
     torch.testing.assert_close(plain, other)
 
 
@@ -121,7 +121,7 @@ def test_the_logged_kl_is_that_of_the_whole_answer_at_every_level(level, of):
         terms, others = (each[torch.arange(3), torch.tensor(answer)] for each in (new, reference))
         ones, owner = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.long)
         grouping = None if level == "token" else units(level, owner, step, ones, torch.tensor([3]))
-        compared = Compared(terms, terms, ones, ones, reference=others, beta=0.1)
+        compared = ComparedTerms(terms, terms, ones, ones, reference=others, beta=0.1)
         losses = clipped_surrogate(compared, 0.2, 0.2, grouping)
         expected += float(terms.sum().exp() * losses.kl)
     assert expected == pytest.approx(exact, rel=0.03)

@@ -81,7 +81,7 @@ def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
             share = 0.25 if example is golds[0].example else 0.5
             return super().judge(example, completion)[0], Score(total=share, parts=dict.fromkeys(names, share))
 
-    bench_ = bench.Bench(Half(), silent)
+    bench_ = bench.ScoringRunner(Half(), silent)
     golds = [Case(example, "gold answer", example.gold) for example in bench_.task.examples("val")[:3]]
     bench_.judge("gold answers", {("gold",): golds})
     (finding,) = [one for one in checks.oracle(bench_) if one.check == "oracle"]
@@ -140,7 +140,7 @@ def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_go
     original = task.judge
     task.judge = lambda example, text: (answered.setdefault(example.id, set()).add(text), original(example, text))[1]
     examples = a_few({split: task.examples(split) for split in task.splits}, 60, 0)
-    found = cheats.cheapest_cheat(bench.Bench(task, lambda *_: None), examples, {}, 0)
+    found = cheats.cheapest_cheat(bench.ScoringRunner(task, lambda *_: None), examples, {}, 0)
     assert len(answered) == 40  # 20 of the 60 lend their golds
     texts = set.union(*answered.values())
     lent = {example.id for example in examples if any(example.gold in text for text in texts)}

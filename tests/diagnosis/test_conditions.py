@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from plumbline.checks.diagnosis.conditions import Evidence, Records, judge
+from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge
 from plumbline.checks.diagnosis.decide import gather
 from plumbline.evaluation.statistics import pooled_interval
 from plumbline.recipe import load, parse
@@ -71,7 +71,7 @@ def test_a_condition_holds_does_not_or_is_not_decided(evidence, condition, answe
 @pytest.mark.parametrize("window", [1, 2])
 def test_a_figure_that_is_no_number_decides_nothing(evidence, bound, window):
     rows = [{"step": step, "train/loss": value} for step, value in enumerate([0.5, float("nan")], 1)]
-    broken = Evidence((Records(evidence.runs[0].run, rows),))
+    broken = Evidence((RunFigures(evidence.runs[0].run, rows),))
     verdict = judge(Condition.model_validate({"metric": "train/loss", "window": window, bound: 1.0}), broken, {})
     assert (verdict.holds, verdict.leans, verdict.noise) == (None, None, False)
     assert verdict.said == ("train/loss at step 2 is no number",)

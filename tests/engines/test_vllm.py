@@ -23,7 +23,7 @@ from plumbline.evaluation import endpoint
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters as weights
-from plumbline.policies.pretrained.arrival import Arrivals, Pair, arrived
+from plumbline.policies.pretrained.arrival import Arrivals, NumberPair, arrived
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
@@ -207,24 +207,24 @@ def test_an_update_that_16_bits_round_away_is_an_error_that_says_what_to_do(serv
 def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
     zeros, wanted = torch.zeros(1000), torch.full((1000,), 0.1)
     half = torch.where(torch.arange(1000) % 2 == 0, 0.1, 0.0)
-    found = arrived(Pair(zeros, zeros), Pair(wanted, half))
+    found = arrived(NumberPair(zeros, zeros), NumberPair(wanted, half))
     assert (found.share, found.elements) == pytest.approx((0.5, 0.5))
     beside = 0.1 * torch.where(torch.arange(1000) % 2 == 0, 1.0, -1.0)
-    found = arrived(Pair(zeros, zeros), Pair(wanted, beside))
+    found = arrived(NumberPair(zeros, zeros), NumberPair(wanted, beside))
     assert found.share == pytest.approx(0, abs=1e-6)
     assert found.noise == pytest.approx(2**0.5)
-    assert arrived(Pair(zeros, zeros), Pair(zeros, zeros)) is None
+    assert arrived(NumberPair(zeros, zeros), NumberPair(zeros, zeros)) is None
 
 
 def test_rounding_moves_the_share_by_no_more_than_the_bound():
     learner, *noise = torch.randn(3, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    before = Pair(torch.zeros(400), 0.1 * noise[0])
-    found = arrived(before, Pair(learner, learner + 0.1 * noise[1]))
+    before = NumberPair(torch.zeros(400), 0.1 * noise[0])
+    found = arrived(before, NumberPair(learner, learner + 0.1 * noise[1]))
     assert abs(found.share - 1) < found.bound == pytest.approx(0.2, rel=0.1)
-    found = arrived(before, Pair(learner, 0.1 * noise[1]))
+    found = arrived(before, NumberPair(learner, 0.1 * noise[1]))
     assert abs(found.share) < found.bound
     worst = 0.1 * learner  # rounding that points along the change, one way and then the other
-    found = arrived(Pair(torch.zeros(400), worst), Pair(learner, learner - worst))
+    found = arrived(NumberPair(torch.zeros(400), worst), NumberPair(learner, learner - worst))
     assert (1 - found.share, found.bound) == pytest.approx((0.2, 0.2))
     assert arrived(before, before) is None
 
@@ -234,8 +234,8 @@ def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the
     """`made`: the share of the learner's change that the server makes, beside noise a third of its size."""
     first, change, noise = torch.randn(3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     arrivals = Arrivals()
-    arrivals.check_probe(Pair(first, first), 1.0)
-    now = Pair(first + 0.1 * change, first + 0.1 * (made * change + noise / 3))
+    arrivals.check_probe(NumberPair(first, first), 1.0)
+    now = NumberPair(first + 0.1 * change, first + 0.1 * (made * change + noise / 3))
     if stale:
         with pytest.raises(EngineError, match="still samples with older weights"):
             arrivals.check_probe(now, 1.0)
@@ -250,7 +250,7 @@ def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
 
     def check(steps):
         for step in steps:
-            arrivals.check_probe(Pair(0.01 * step * change, 0.03 * noise[step]), 1.0)
+            arrivals.check_probe(NumberPair(0.01 * step * change, 0.03 * noise[step]), 1.0)
 
     check(range(10))
     with pytest.raises(EngineError, match="still samples with older weights"):
@@ -260,11 +260,11 @@ def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
 def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
     first, change, *noise = torch.randn(4, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     arrivals = Arrivals()
-    arrivals.check_probe(Pair(first, first + 1e-3 * noise[0]), 1.0)
-    hidden = Pair(first + 1e-6 * change, first + 1e-3 * noise[1])  # a step so small that rounding hides it
+    arrivals.check_probe(NumberPair(first, first + 1e-3 * noise[0]), 1.0)
+    hidden = NumberPair(first + 1e-6 * change, first + 1e-3 * noise[1])  # a step so small that rounding hides it
     assert arrivals.check_probe(hidden, 1.0)["engine/probe_moved_bound"] > 100
     with pytest.raises(EngineError, match="still samples with older weights"):
-        arrivals.check_probe(Pair(first + 2e-6 * change, hidden.served), 1.0)
+        arrivals.check_probe(NumberPair(first + 2e-6 * change, hidden.served), 1.0)
 
 
 def test_merged_weights_are_the_model_with_its_adapter_and_tied_ones_are_written_once(policy, tmp_path):

@@ -10,7 +10,14 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import DataError, IncomparableError, RunError
-from plumbline.evaluation.history import Asked, Lineage, compare_paths, history, plain_comparisons, plain_history
+from plumbline.evaluation.history import (
+    EvaluationFilter,
+    Lineage,
+    compare_paths,
+    history,
+    plain_comparisons,
+    plain_history,
+)
 from plumbline.evaluation.statistics import Interval, detectable, direction, holm
 from plumbline.reports.evaluation_output import render
 from plumbline.reports.several import history_page, history_tables
@@ -167,9 +174,9 @@ def test_split_and_mode_decide_what_is_shown_and_how_strict_the_correction_is(tm
     for name, level, beta in (("v1", 0.4, 0.0), ("v2", 0.6, 0.1)):
         keys = ("rl.test.greedy", "rl.val.greedy", "rl.test.sampled")
         stored(tmp_path / name, {key: rewards(level, seed=len(name)) for key in keys}, rl=RL | {"beta": beta})
-    assert [history([tmp_path], Asked(*asked)).tests for asked in ((None, None), (None, "greedy"), ("val", None))] == [
-        *(3, 2, 1)
-    ]
+    assert [
+        history([tmp_path], EvaluationFilter(*asked)).tests for asked in ((None, None), (None, "greedy"), ("val", None))
+    ] == [*(3, 2, 1)]
 
 
 def test_a_run_without_an_outcome_has_its_result_from_its_evaluations(tmp_path):

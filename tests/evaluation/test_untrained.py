@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from plumbline.recipe import parse
-from plumbline.reports.view import View
+from plumbline.reports.view import RunView
 from plumbline.runs.lineage import same_but_seed
 from plumbline.training.pipeline import run_recipe
 from tests.training.toy_runs import toy_recipe
@@ -33,9 +33,9 @@ def test_the_untrained_model_may_be_asked_fewer_examples_and_is_compared_on_thes
         ("rl", "greedy"): 12,
         ("rl", "sampled"): 12,
     }
-    compared = View(run).first_to_last("val", "greedy")
+    compared = RunView(run).first_to_last("val", "greedy")
     assert [before.id for before, _ in compared.pairs] == [row.id for row in rows["base", "greedy"]]
     assert (compared.reward.after.n, compared.unjudged) == (5, 0)
-    (stage,) = View(run).examined
+    (stage,) = RunView(run).examined
     assert not any("cannot be compared" in finding.what for finding in stage.findings)
     assert parse({**values, "rl": None}).untrained_limit() is None, "else little would be evaluated"

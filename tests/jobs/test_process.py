@@ -12,7 +12,7 @@ import pytest
 from plumbline.checks.check import Finding
 from plumbline.engines.jobs import follow, package
 from plumbline.engines.jobs.backends import ProcessJob
-from plumbline.engines.jobs.job import Job, find, specify
+from plumbline.engines.jobs.job import SentJob, find, specify
 from plumbline.engines.jobs.package import Examined
 from plumbline.errors import RunError
 
@@ -178,7 +178,7 @@ def test_a_damaged_result_ends_a_job_and_is_said(project, plumbline, monkeypatch
 def test_a_process_that_was_given_the_number_of_another_is_not_signalled(project):
     sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
     spec, _ = specify(recipe="tickets.yaml", on="process")
-    job = Job(spec=spec, sent="", pid=sleeper.pid).save()
+    job = SentJob(spec=spec, sent="", pid=sleeper.pid).save()
     ProcessJob(job).stop()
     assert (ProcessJob(job).state().status, sleeper.poll()) == ("failed", None)
     sleeper.kill()

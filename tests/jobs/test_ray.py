@@ -18,7 +18,7 @@ import plumbline as plumbline_package
 from plumbline import api
 from plumbline.engines import processes
 from plumbline.engines.jobs.backends import RayJob
-from plumbline.engines.jobs.job import Job, find, specify
+from plumbline.engines.jobs.job import SentJob, find, specify
 from plumbline.engines.jobs.package import package_of
 
 SECRET = "hunter2hunter2"
@@ -122,7 +122,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_with_its_address(project, pl
 
 def test_a_job_whose_cluster_is_gone_is_unknown_and_breaks_no_list(project, plumbline):
     spec, _ = specify(recipe="tickets.yaml", address="http://127.0.0.1:9")
-    Job(spec=spec, sent="2026-01-01T00:00:00+00:00").save()
+    SentJob(spec=spec, sent="2026-01-01T00:00:00+00:00").save()
     code, out, _ = plumbline("jobs")
     assert (code, out.split()[2], "does not do it" in out) == (0, "unknown", True)
     assert plumbline("jobs", "follow", spec.id)[0] == 7

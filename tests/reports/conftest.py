@@ -1,6 +1,6 @@
 import pytest
 
-from plumbline.reports.view import View
+from plumbline.reports.view import RunView
 from plumbline.reports.write import write_report
 from plumbline.runs.run import Run
 from tests.reports.building import examples, finished_run
@@ -15,8 +15,8 @@ def finished(tmp_path_factory) -> Run:
 
 
 @pytest.fixture(scope="session")
-def view(finished) -> View:
-    return View(Run.read(finished.folder))
+def view(finished) -> RunView:
+    return RunView(Run.read(finished.folder))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from plumbline.records import Figure, Frame, Headline, Judged, Mistake
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.page import PICTURES
 from plumbline.reports.verdict import rise_sentences, run_verdict
-from plumbline.reports.view import View
+from plumbline.reports.view import RunView
 from plumbline.reports.write import run_summary, write_report
 from plumbline.runs.evaluations import EvaluationKey, Replay, write_replays
 from plumbline.runs.run import Run
@@ -64,7 +64,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def view(folder):
-    return View(Run.read(folder))
+    return RunView(Run.read(folder))
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_task_without_a_headline_and_further_splits_has_none_of_it(finished, h
     assert "Seen and held out" not in plain
     assert "replayed" not in plain
     assert "img-src" not in plain
-    assert not {"rise", "breakdown"} & {table.name for table in all_tables(View(finished))}
+    assert not {"rise", "breakdown"} & {table.name for table in all_tables(RunView(finished))}
 
 
 def test_one_stage_is_not_enough_and_says_so(tmp_path):

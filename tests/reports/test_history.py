@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from plumbline.cli import main as cli
-from plumbline.evaluation.history import Asked, history
+from plumbline.evaluation.history import EvaluationFilter, history
 from plumbline.reports.several import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
 from plumbline.storage import write_text
@@ -102,7 +102,7 @@ def test_rewards_under_two_rubrics_stand_in_two_figures(place):
 
 def test_greedy_and_sampled_stand_in_one_row_with_a_key(tmp_path):
     stored(tmp_path / "v1", {GREEDY: rewards(0.5), "rl.test.sampled": rewards(0.4)})
-    page = history_page(history([tmp_path], Asked(mode=None)), "plumbline runs")
+    page = history_page(history([tmp_path], EvaluationFilter(mode=None)), "plumbline runs")
     (figure,) = page.split("<figure>")[1:]
     assert figure.count('class="key"') == 2
     assert "v1, greedy: " in figure

@@ -13,7 +13,7 @@ from plumbline.reports import build_tables, page
 from plumbline.reports.comparisons import rescued
 from plumbline.reports.numbers import interval_text
 from plumbline.reports.tables import Column, Row, Table
-from plumbline.reports.view import View
+from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from tests.reports.reading import ELEMENTS, Page
@@ -290,7 +290,7 @@ def test_tables_of_an_empty_run_have_their_headings(tmp_path):
     from tests.reports.building import recipe
 
     with Run.start(recipe(), tmp_path / "run", resume=False) as run:
-        tables = build_tables.all_tables(View(run))
+        tables = build_tables.all_tables(RunView(run))
     assert [len(made.rows) for made in tables] == [0] * 7
     for made in tables:
         assert len(rows_of(made.to_csv())) == 1

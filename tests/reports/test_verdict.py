@@ -10,9 +10,9 @@ import pytest
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.statistics import Interval, Paired
 from plumbline.records import Evaluation, Judged
-from plumbline.reports.comparisons import Change, Comparison, comparison, holm
+from plumbline.reports.comparisons import Comparison, QuantityChange, comparison, holm
 from plumbline.reports.verdict import run_verdict, verdict
-from plumbline.reports.view import Bounds, View
+from plumbline.reports.view import Bounds, RunView
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from tests.reports.building import BASE, RL, SFT, Level, evaluation, finished_run, recipe, write_evaluations
@@ -134,7 +134,7 @@ def test_five_examples_prove_nothing_even_if_all_rise():
 def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
     difference = Interval((low + high) / 2, low, high, 50)
     level = Interval(0.5, 0.4, 0.6, 50)
-    assert Change("reward", level, level, Paired(difference, p, 30, 10, 10, 0.4, 0.5), p).direction == direction
+    assert QuantityChange("reward", level, level, Paired(difference, p, 30, 10, 10, 0.4, 0.5), p).direction == direction
 
 
 def test_one_example():
@@ -254,12 +254,12 @@ def test_holm_multiplies_by_rank_and_never_reorders():
 # -- runs --------------------------------------------------------------------------------------------------------
 
 
-def started(tmp_path, levels: dict[str, Level], *, finish: bool = True, n: int = 59, **over) -> View:
+def started(tmp_path, levels: dict[str, Level], *, finish: bool = True, n: int = 59, **over) -> RunView:
     with Run.start(recipe(**over), tmp_path / "run", resume=False) as run:
         write_evaluations(run, levels, n)
         if finish:
             run.finish({"status": "finished"})
-    return View(Run.read(tmp_path / "run"))
+    return RunView(Run.read(tmp_path / "run"))
 
 
 CONTROL = {"rl": {"steps": 60}, "controls": {"shuffle_advantages": True}}
@@ -288,7 +288,7 @@ def test_first_to_last_names_its_examples_where_the_first_stage_has_fewer(tmp_pa
         write_evaluations(run, {"base": BASE}, 32, beside=False)
         write_evaluations(run, {"sft": SFT, "rl": RL}, 59)
         run.finish({"status": "finished"})
-    said = run_verdict(View(Run.read(tmp_path / "run")))
+    said = run_verdict(RunView(Run.read(tmp_path / "run")))
     assert "on 59 held-out test examples" in said.sentence
     assert "first to last, the reward is higher than that of Base on the 32 examples of both (" in said.reason
 
@@ -334,7 +334,7 @@ def test_different_examples_are_not_compared(tmp_path):
     view = started(tmp_path, {"sft": SFT})
     view.run.evaluation(EvaluationKey("rl", "test", "greedy"), evaluation("rl", "test", "greedy", RL, 40, 1))
     view.run.evaluation(EvaluationKey("rl", "test", "sampled"), evaluation("rl", "test", "sampled", RL, 40, 1))
-    again = View(view.run)
+    again = RunView(view.run)
     assert isinstance(again.last_two("test", "greedy"), IncomparableError)
     said = run_verdict(again)
     assert said.tone == "none"
@@ -345,6 +345,6 @@ def test_the_oracle_alone_or_the_controls_alone_are_enough(tmp_path):
     run = finished_run(tmp_path / "run", n=20)
     for name in ("constant", "blank", "shuffled-gold"):
         (run.folder / "evaluations" / f"reference.test.{name}.json").unlink()
-    assert "; the oracle earns 1.000." in run_verdict(View(run)).sentence
+    assert "; the oracle earns 1.000." in run_verdict(RunView(run)).sentence
     (run.folder / "evaluations" / "reference.test.oracle.json").unlink()
-    assert "no control and no oracle" in run_verdict(View(run)).sentence
+    assert "no control and no oracle" in run_verdict(RunView(run)).sentence

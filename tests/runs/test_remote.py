@@ -23,7 +23,7 @@ from plumbline.policies import open_policy  # noqa: E402
 from plumbline.recipe import parse  # noqa: E402
 from plumbline.runs.published import Publisher, files_of, published  # noqa: E402
 from plumbline.runs.remote import (  # noqa: E402
-    Entry,
+    ManifestEntry,
     Store,
     folder_for,
     is_address,
@@ -336,7 +336,7 @@ class TestFaults:
 
     def test_a_manifest_cannot_name_files_outside_of_its_folder(self):
         store = Store("memory://b/runs/x")
-        entry = Entry(1, hashlib.sha256(b"x").hexdigest())
+        entry = ManifestEntry(1, hashlib.sha256(b"x").hexdigest())
         for path in ("../evil", "/etc/evil", "a/../../evil"):
             store.write("run.json", manifest_bytes({path: entry}))
             with pytest.raises(DataError, match="outside of its folder"):
@@ -382,7 +382,7 @@ class TestTwoWriters:
         def update(*given):
             if given[4] == 1:
                 with quiet:  # not between the look at the manifest and its write
-                    other = {"a": Entry(1, hashlib.sha256(b"x").hexdigest())}
+                    other = {"a": ManifestEntry(1, hashlib.sha256(b"x").hexdigest())}
                     Store(address).write("run.json", manifest_bytes(other))
             return honest(*given)
 
@@ -454,7 +454,7 @@ class TestReaders:
         def get(self, key, path):
             if not asked:
                 asked.append(key)
-                new = Entry(2, hashlib.sha256(b"{}").hexdigest())
+                new = ManifestEntry(2, hashlib.sha256(b"{}").hexdigest())
                 store.write(key_of("result.json", new.sha256), b"{}")
                 store.write("run.json", manifest_bytes({**old, "result.json": new}))
                 store.remove([key_of("result.json", old["result.json"].sha256)])

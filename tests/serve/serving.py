@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
 
 from plumbline.serve.backend import Backend, Piece
-from plumbline.serve.limits import Limits
+from plumbline.serve.limits import RequestLimits
 from plumbline.serve.running import PUBLIC, Serving, bound, server_of
 
 
@@ -104,4 +104,4 @@ def until(condition, seconds=5.0):
         time.sleep(0.005)
 
 
-__all__ = ["Limits", "Scripted", "ScriptedText", "body", "connect", "head", "running", "until"]
+__all__ = ["RequestLimits", "Scripted", "ScriptedText", "body", "connect", "head", "running", "until"]

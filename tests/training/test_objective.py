@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.algorithms.advantages import advantages, has_signal, shuffled
-from plumbline.algorithms.objective import Compared, clipped_surrogate, units, weights
+from plumbline.algorithms.objective import ComparedTerms, clipped_surrogate, units, weights
 
 REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
 
@@ -62,7 +62,9 @@ def test_three_tokens_by_hand():
     """new - old of log 1.5, 0, log 0.5; advantages +1, +1, -1; clip 0.2: min(1.5, 1.2), 1, -max(0.5, 0.8)."""
     new = torch.tensor([np.log(1.5), 0.0, np.log(0.5)], dtype=torch.float64, requires_grad=True)
     advantage = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)
-    losses = clipped_surrogate(Compared(new, torch.zeros_like(new), advantage, torch.full_like(new, 0.1)), 0.2, 0.2)
+    losses = clipped_surrogate(
+        ComparedTerms(new, torch.zeros_like(new), advantage, torch.full_like(new, 0.1)), 0.2, 0.2
+    )
     assert losses.loss.item() == pytest.approx(-0.1 * (1.2 + 1.0 - 0.8))
     assert losses.clipped.item() == 2
     losses.loss.backward()
@@ -76,7 +78,9 @@ def test_gradients_are_finite_differences_away_from_the_kinks():
     weight = torch.rand(12, generator=generator, dtype=torch.float64)
 
     def loss(values):
-        return clipped_surrogate(Compared(values, old, signs, weight, reference=reference, beta=0.1), 0.3, 0.3).loss
+        return clipped_surrogate(
+            ComparedTerms(values, old, signs, weight, reference=reference, beta=0.1), 0.3, 0.3
+        ).loss
 
     assert torch.autograd.gradcheck(loss, (new.requires_grad_(),))
 
@@ -85,7 +89,7 @@ def test_the_kl_term_is_the_kl():
     """Enumerated: the expectation of ratio * k3 under the old policy is KL(new || reference)."""
     generator = torch.Generator().manual_seed(3)
     new, old, reference = (torch.randn(9, generator=generator, dtype=torch.float64).log_softmax(-1) for _ in range(3))
-    terms = Compared(new, old, torch.zeros(9, dtype=torch.float64), old.exp(), reference=reference, beta=1.0)
+    terms = ComparedTerms(new, old, torch.zeros(9, dtype=torch.float64), old.exp(), reference=reference, beta=1.0)
     losses = clipped_surrogate(terms, 0.2, 0.2)
     assert losses.loss.item() == pytest.approx((new.exp() * (new - reference)).sum().item())
 
@@ -99,7 +103,7 @@ def test_weights_between_sampler_and_scorer_make_it_the_learners_expectation(lev
     new = old.clone().requires_grad_(True)
     each = torch.arange(9)
     grouping = None if level == "token" else units("sequence", each, each, torch.ones(9, dtype=torch.float64))
-    terms = Compared(new, old, advantage, sampled.exp(), sampled=sampled, cap=math.inf)
+    terms = ComparedTerms(new, old, advantage, sampled.exp(), sampled=sampled, cap=math.inf)
     losses = clipped_surrogate(terms, 0.2, 0.2, grouping)
     losses.loss.backward()
     torch.testing.assert_close(new.grad, -old.exp() * advantage)
@@ -114,7 +118,7 @@ def test_a_cap_on_weights_by_hand():
     """Two answers of two terms: by term weights 2, 1/2, 1 and 4, by answer their geometric means 1 and 2."""
     new = torch.zeros(4, requires_grad=True)
     sampled = -torch.tensor([2.0, 0.5, 1.0, 4.0]).log()
-    terms = Compared(new, torch.zeros(4), torch.ones(4), torch.ones(4), sampled=sampled, cap=1.5)
+    terms = ComparedTerms(new, torch.zeros(4), torch.ones(4), torch.ones(4), sampled=sampled, cap=1.5)
     owner = torch.tensor([0, 0, 1, 1])
     losses = clipped_surrogate(terms, 0.2, 0.2)
     assert (losses.loss.item(), int(losses.capped)) == (pytest.approx(-(1.5 + 0.5 + 1 + 1.5)), 2)

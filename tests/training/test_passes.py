@@ -17,7 +17,7 @@ from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.recipe import parse
 from plumbline.reports.sections import tokens
-from plumbline.reports.view import View
+from plumbline.reports.view import RunView
 from plumbline.training import microbatches as passes
 from plumbline.training import pipeline, rl
 from plumbline.training.optimiser import Optimiser
@@ -262,7 +262,7 @@ def test_a_stage_holds_nothing_when_the_next_model_is_opened(tiny_folder, tmp_pa
     rows = run.files["timings"].rows()
     assert [row["stage"] for row in rows] == ["sft"] * 3 + ["rl"] * 4
     assert all(0.05 < row["memory/peak_gb"] < 100 for row in rows)
-    shown = dict(tokens(View(run)))
+    shown = dict(tokens(RunView(run)))
     assert shown["GRPO, peak memory"] == f"{max(row['memory/peak_gb'] for row in rows):.2f} GB"
 
 

@@ -27,7 +27,7 @@ from plumbline_commerce.database.catalogue import BY_NAME, CATEGORIES, Kind
 from plumbline_commerce.database.dice import Dice, Weighted, listed
 from plumbline_commerce.database.gold import (
     MAX_SPAN,
-    Said,
+    TextLabels,
     churn_risk,
     is_strong_complaint,
     is_strong_praise,
@@ -534,7 +534,7 @@ def test_topics_complained_about_leave_a_word_in_the_text(rows: list[dict[str, A
 
 def test_label_on_texts_labelled_by_hand() -> None:
     def labelled(text: str, span: str | None, **said: Any) -> tuple[Any, ...]:
-        gold = label(Said(**said), text, span)
+        gold = label(TextLabels(**said), text, span)
         return gold.sentiment, gold.sentiment_score, gold.complaint_category, gold.would_recommend, gold.churn_risk
 
     assert labelled("Gostei", None, praised=True) == ("positivo", 4.0, "nenhum", None, 0.2)
@@ -554,9 +554,9 @@ def test_label_on_texts_labelled_by_hand() -> None:
     ironic = {"complaints": late, "praised": True, "ironic": True}
     assert labelled("Parabéns, só 40 dias", "só 40 dias", **ironic) == ("negativo", 0.5, "entrega_atrasada", None, 1.0)
     with pytest.raises(AssertionError, match="not a span"):
-        label(Said(complaints=late), "Atrasou", "chegou tarde")
+        label(TextLabels(complaints=late), "Atrasou", "chegou tarde")
     with pytest.raises(AssertionError, match="a complaint has a span"):
-        label(Said(praised=True), "Gostei", "Gostei")
+        label(TextLabels(praised=True), "Gostei", "Gostei")
 
 
 IRONY = re.compile(

@@ -28,7 +28,7 @@ from plumbline_commerce.push.rubric import (
     LONG,
     RUBRIC,
     SHORT,
-    Phrases,
+    PushPhrases,
     claims_of,
     facts_of,
     judge,
@@ -372,7 +372,7 @@ def test_an_edited_row_says_what_is_wrong(change, says):
 
 
 def test_phrases():
-    phrases = Phrases(
+    phrases = PushPhrases(
         {"late": ["atras*", "não chegou", "passou .. prazo"], "here": ["já? chegou/veio"]}, negatable=True
     )
     assert phrases.said(words("Atrasou!")) == {"late"}
@@ -382,7 +382,7 @@ def test_phrases():
     assert phrases.said(words("passou muito do prazo")) == {"late"}
     assert phrases.said(words("passou. O prazo")) == set()
     with pytest.raises(ValueError, match="beginning"):
-        Phrases({"x": ["de*"]}, negatable=False)
+        PushPhrases({"x": ["de*"]}, negatable=False)
 
 
 def test_the_tables_name_only_what_there_is():

@@ -19,10 +19,10 @@ from plumbline.errors import DataError, RewardError
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task
 from plumbline_commerce.sql_qa import engine
-from plumbline_commerce.sql_qa.engine import DATES, HEAP, Limits, Refusal, Result, databases, run
+from plumbline_commerce.sql_qa.engine import DATES, HEAP, QueryLimits, QueryRefusal, QueryResult, databases, run
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
-from plumbline_commerce.sql_qa.rubric import Answer, filled, judge, read_answer, said, worth
+from plumbline_commerce.sql_qa.rubric import AnswerParts, filled, judge, read_answer, said, worth
 
 HERE = Path(__file__).parent
 QUERIES = yaml.safe_load((HERE / "sql_queries.yaml").read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def shops(tmp_path_factory):
 
 def done(text, database):
     query = read_query(text)
-    return query if isinstance(query, Refusal) else run(database, query.sql)
+    return query if isinstance(query, QueryRefusal) else run(database, query.sql)
 
 
 def answer(sql, sentence=SENTENCE):
@@ -47,7 +47,7 @@ def answer(sql, sentence=SENTENCE):
 
 @pytest.mark.parametrize("text", QUERIES["right"])
 def test_a_right_query_runs(shops, text):
-    assert not isinstance(done(text, shops[0]), Refusal)
+    assert not isinstance(done(text, shops[0]), QueryRefusal)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_right_query_runs(shops, text):
 )
 def test_what_means_nothing_is_refused(shops, cause, text):
     result = done(text, shops[0])
-    assert isinstance(result, Refusal)
+    assert isinstance(result, QueryRefusal)
     assert result.cause == cause
 
 
@@ -85,7 +85,7 @@ def test_a_query_that_means_something_else_is_wrong(shops, sql):
 def test_what_is_too_deep_or_long_is_refused_before_it_is_parsed():
     """Else it would depend on how deep the caller's own stack is."""
     for text in ("SELECT " + "(" * 26 + "1" + ")" * 26, "SELECT " + "1," * 400 + "1", "SELECT '" + "a" * 4000 + "'"):
-        assert read_query(text) == Refusal("syntax", read_query(text).detail)
+        assert read_query(text) == QueryRefusal("syntax", read_query(text).detail)
         assert read_query(text).detail.startswith("over ")
 
 
@@ -97,7 +97,7 @@ ATTACKS = {
     kind: [written_out(text) for text in texts]
     for kind, texts in yaml.safe_load((HERE / "sql_attacks.yaml").read_text(encoding="utf-8")).items()
 }
-SHORT = Limits(steps=10**12, seconds=0.1)
+SHORT = QueryLimits(steps=10**12, seconds=0.1)
 
 
 @pytest.fixture
@@ -115,20 +115,20 @@ def untouched(shops, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["write", "outside"])
 def test_the_engine_alone_lets_no_write_and_no_look_outside_through(untouched, kind):
     for text in ATTACKS[kind]:
-        assert isinstance(run(untouched, text), Refusal), text
+        assert isinstance(run(untouched, text), QueryRefusal), text
 
 
 @pytest.mark.parametrize("kind", ["write", "outside", "stacked"])
 def test_nothing_but_one_select_over_the_shop_gets_through(untouched, kind):
     for text in ATTACKS[kind]:
-        assert isinstance(done(text, untouched), Refusal), text
+        assert isinstance(done(text, untouched), QueryRefusal), text
 
 
 def taken(text, database, limits):
     """What became of a query, and the seconds of a processor that it took; a busy machine says nothing about it."""
     began = time.thread_time()
     query = read_query(text)
-    result = query if isinstance(query, Refusal) else run(database, query.sql, limits)
+    result = query if isinstance(query, QueryRefusal) else run(database, query.sql, limits)
     return result, time.thread_time() - began
 
 
@@ -137,7 +137,7 @@ def test_an_endless_query_is_ended_by_a_limit(untouched):
     for text in ATTACKS["endless"]:
         result, seconds = taken(text, untouched, SHORT)
         assert seconds < 1.5 * SHORT.seconds, text[:80]
-        causes[result.cause if isinstance(result, Refusal) else "none"] += 1
+        causes[result.cause if isinstance(result, QueryRefusal) else "none"] += 1
     assert causes["time"] >= 15
     assert causes["none"] <= 1
 
@@ -147,7 +147,7 @@ def test_no_query_takes_or_gives_more_than_its_limits(untouched, kind):
     for text in ATTACKS[kind]:
         result, seconds = taken(text, untouched, SHORT)
         assert seconds < 1.5 * SHORT.seconds, text[:80]
-        if isinstance(result, Result):
+        if isinstance(result, QueryResult):
             assert len(result.rows) <= SHORT.rows
             assert sum(len(value) for row in result.rows for value in row if isinstance(value, str)) <= SHORT.result
 
@@ -207,9 +207,9 @@ def test_memory_is_bounded(untouched):
 def test_no_query_sees_a_clock_or_other_luck(shops, call):
     for text in (f"SELECT {call} AS x FROM orders", f"SELECT COUNT(*) FROM orders WHERE {call} > '2'"):
         read = read_query(text)
-        for sql in {text, *([] if isinstance(read, Refusal) else [read.sql])}:
+        for sql in {text, *([] if isinstance(read, QueryRefusal) else [read.sql])}:
             result = run(shops[0], sql)
-            assert isinstance(result, Refusal)
+            assert isinstance(result, QueryRefusal)
             assert result.cause == "forbidden"
 
 
@@ -228,7 +228,7 @@ def test_dates_are_what_sqlite_makes_of_them(shops):
     with closing(sqlite3.connect(":memory:")) as plain:
         for name, given in calls:
             sql = f"SELECT {name}({', '.join(map(literal, given))})".replace('"', "'").replace("\\n", "\n")
-            assert run(shops[0], sql) == Result((sql[7:],), (plain.execute(sql).fetchone(),)), sql
+            assert run(shops[0], sql) == QueryResult((sql[7:],), (plain.execute(sql).fetchone(),)), sql
 
 
 def test_a_greedy_query_has_no_other_one_refused(shops, monkeypatch):
@@ -250,8 +250,8 @@ def test_a_greedy_query_has_no_other_one_refused(shops, monkeypatch):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda text: run(shops[0], text), [greedy, *["SELECT COUNT(*) FROM orders"] * 40]))
     assert set(most) == {1}
-    assert isinstance(found[0], Refusal)
-    assert all(isinstance(one, Result) for one in found[1:])
+    assert isinstance(found[0], QueryRefusal)
+    assert all(isinstance(one, QueryResult) for one in found[1:])
 
 
 def test_reading_a_query_takes_no_time(untouched):
@@ -279,34 +279,34 @@ SAID = "Foram {n} pedidos ao todo."
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"```sql\n{SQL}\n```\n{SAID}", Answer(SQL, SAID, fenced=True, alone=True)),
-        (f"```sql\n{SQL};\n```\n\n{SAID}\n", Answer(SQL, SAID, fenced=True, alone=True)),
-        (f"```SQL\n{SQL}```{SAID}", Answer(SQL, SAID, fenced=True, alone=True)),
-        (f"<think>SELECT 1</think>```sql\n{SQL}\n```\n{SAID}", Answer(SQL, SAID, fenced=True, alone=True)),
-        (f"```sqlite\n{SQL}\n```\n{SAID}", Answer(SQL, SAID, fenced=False, alone=True)),
-        (f"```\n{SQL}\n```\n{SAID}", Answer(SQL, SAID, fenced=False, alone=True)),
-        (f"```sql {SQL}```\n{SAID}", Answer(SQL, SAID, fenced=True, alone=True)),
-        (f"```{SQL}```\n{SAID}", Answer(SQL, SAID, fenced=False, alone=True)),
-        (f"{SQL};\n{SAID}", Answer(SQL, SAID, fenced=False, alone=True)),
-        (f"{SQL}\n\n{SAID}", Answer(SQL, SAID, fenced=False, alone=True)),
-        (f"{SQL}\n{SAID}", Answer(SQL, SAID, fenced=False, alone=True)),
-        ("  select\n1", Answer("select\n1", "", fenced=False, alone=False)),
-        (f"Claro! Aqui está:\n```sql\n{SQL}\n```\n{SAID}", Answer(SQL, SAID, fenced=True, alone=False)),
-        (f"```sql\n{SQL}\n```\n{SAID} Espero ter ajudado.", Answer(SQL, SAID, fenced=True, alone=False)),
-        (f"```sql\n{SQL}\n```\n{SAID}\n```sql\nSELECT 2\n```", Answer(SQL, SAID, fenced=True, alone=False)),
-        (f"{SAID}\n```sql\n{SQL}\n```", Answer(SQL, "", fenced=True, alone=False)),
-        (f"```sql\n{SQL}", Answer(SQL, "", fenced=False, alone=False)),
-        (f"```sql\n{SQL}\n```", Answer(SQL, "", fenced=True, alone=False)),
-        ("```sql\n```\n" + SAID, Answer("", SAID, fenced=True, alone=True)),
-        ("O valor foi 12.", Answer("", "", fenced=False, alone=False)),
-        ("", Answer("", "", fenced=False, alone=False)),
+        (f"```sql\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=True)),
+        (f"```sql\n{SQL};\n```\n\n{SAID}\n", AnswerParts(SQL, SAID, fenced=True, alone=True)),
+        (f"```SQL\n{SQL}```{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=True)),
+        (f"<think>SELECT 1</think>```sql\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=True)),
+        (f"```sqlite\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
+        (f"```\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
+        (f"```sql {SQL}```\n{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=True)),
+        (f"```{SQL}```\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
+        (f"{SQL};\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
+        (f"{SQL}\n\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
+        (f"{SQL}\n{SAID}", AnswerParts(SQL, SAID, fenced=False, alone=True)),
+        ("  select\n1", AnswerParts("select\n1", "", fenced=False, alone=False)),
+        (f"Claro! Aqui está:\n```sql\n{SQL}\n```\n{SAID}", AnswerParts(SQL, SAID, fenced=True, alone=False)),
+        (f"```sql\n{SQL}\n```\n{SAID} Espero ter ajudado.", AnswerParts(SQL, SAID, fenced=True, alone=False)),
+        (f"```sql\n{SQL}\n```\n{SAID}\n```sql\nSELECT 2\n```", AnswerParts(SQL, SAID, fenced=True, alone=False)),
+        (f"{SAID}\n```sql\n{SQL}\n```", AnswerParts(SQL, "", fenced=True, alone=False)),
+        (f"```sql\n{SQL}", AnswerParts(SQL, "", fenced=False, alone=False)),
+        (f"```sql\n{SQL}\n```", AnswerParts(SQL, "", fenced=True, alone=False)),
+        ("```sql\n```\n" + SAID, AnswerParts("", SAID, fenced=True, alone=True)),
+        ("O valor foi 12.", AnswerParts("", "", fenced=False, alone=False)),
+        ("", AnswerParts("", "", fenced=False, alone=False)),
     ],
 )
 def test_an_answer_is_read_however_it_is_set_apart(text, expected):
     assert read_answer(text) == expected
 
 
-RESULT = Result(("estado", "Total", "COUNT(*)"), (("SP", 1234.5, 12), ("RJ", 980.25, 7)))
+RESULT = QueryResult(("estado", "Total", "COUNT(*)"), (("SP", 1234.5, 12), ("RJ", 980.25, 7)))
 
 
 @pytest.mark.parametrize(
@@ -564,7 +564,7 @@ def test_threads_and_processes_may_build_at_once(tmp_path):
     assert found == [(tmp_path / "shop-1.db",)] * 2
     assert [other.communicate()[0].strip() for other in others] == ["[True]"] * 2
     assert [path.name for path in tmp_path.iterdir()] == ["shop-1.db"]
-    assert not isinstance(run(tmp_path / "shop-1.db", "SELECT COUNT(*) FROM orders"), Refusal)
+    assert not isinstance(run(tmp_path / "shop-1.db", "SELECT COUNT(*) FROM orders"), QueryRefusal)
 
 
 def test_sqlglot_is_asked_for_when_the_task_is_opened_and_imported_by_the_first_verdict(only_rows):

@@ -8,7 +8,7 @@ import pytest
 from plumbline.errors import DataError
 from plumbline_commerce.job import Shop, rows_of
 from plumbline_commerce.options import CommerceOptions
-from plumbline_commerce.sql_qa.engine import COLUMNS, Result, build_shop, databases, run
+from plumbline_commerce.sql_qa.engine import COLUMNS, QueryResult, build_shop, databases, run
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.pairs import choose, families, messages, pairs, schema
 
@@ -68,7 +68,7 @@ def test_every_answer_tells_something(made, shops):
     for split in made.values():
         for pair in split:
             results = [run(shop, pair.reference["sql"]) for shop in shops]
-            assert all(isinstance(result, Result) and result.rows for result in results)
+            assert all(isinstance(result, QueryResult) and result.rows for result in results)
             assert len({result.rows for result in results}) > 1
 
 

@@ -2,7 +2,7 @@
 
 from benchmarks.forms_differential import FILES, Pages
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.plans.actions import Attach, Check, Click, Plan, Press, Select, Submit, Type, Uncheck
 from plumbline_forms.site.site import Site
 
@@ -265,7 +265,7 @@ def carry_out(executor, pages: Pages, name):
 
 def _sent(executor, pages, body, actions, language="en"):
     view = pages.add(f'<!doctype html><html lang="{language}"><body>{body}</body></html>')
-    (result,) = executor.run(Case(view, FILES), [Plan(tuple(actions))])
+    (result,) = executor.run(FormCase(view, FILES), [Plan(tuple(actions))])
     received = [
         (key.partition(" ")[2], value)
         for part in (result.receipts[-1:] and result.receipts[-1].entries,)

@@ -1,9 +1,9 @@
 """A form of the tests' own with one control of every kind, and a user at it."""
 
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.plans.actions import Plan, Submit
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.suite.catalogue import (
     area,
     box,
@@ -23,7 +23,7 @@ from plumbline_forms.suite.catalogue import (
     time,
     url,
 )
-from plumbline_forms.suite.declaration import Form, Page, Rule
+from plumbline_forms.suite.declaration import Form, FormPage, Rule
 from plumbline_forms.suite.drawing import drawn
 
 ANY = drawn("whole", 1, 2)
@@ -60,7 +60,7 @@ def small_form(*, language="en", rules=(), **changes):
         name="small",
         domain="test",
         title="Small <form> & co",
-        pages=(Page(tuple(one for one in fields.values() if one is not None)),),
+        pages=(FormPage(tuple(one for one in fields.values() if one is not None)),),
         button="Go!",
         rules=rules,
         language=language,
@@ -70,7 +70,7 @@ def small_form(*, language="en", rules=(), **changes):
 def visit(form, *actions, view=None, submit=True, files=FILES):
     """Carry out actions and send the form: the execution, and what arrived (None where nothing did)."""
     actions = (*actions, Submit()) if submit else actions
-    (result,) = DirectExecutor().run(Case(view or View(form), files), [Plan(tuple(actions))])
+    (result,) = DirectExecutor().run(FormCase(view or FormView(form), files), [Plan(tuple(actions))])
     arrived = {**result.receipts[-1].entries, **result.receipts[-1].files} if result.receipts else None
     return result, arrived
 

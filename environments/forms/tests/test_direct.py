@@ -6,7 +6,7 @@ from benchmarks.forms_differential import Pages
 from environments.forms.tests.pages import CASES, carry_out
 from environments.forms.tests.small import ANY, small_form, visit
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import STEPS, Case
+from plumbline_forms.executors.executor import STEPS, FormCase
 from plumbline_forms.executors.operations import find
 from plumbline_forms.executors.page import parse_page
 from plumbline_forms.plans.actions import (
@@ -22,10 +22,10 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Site
 from plumbline_forms.suite.catalogue import FORMS, number, text
-from plumbline_forms.suite.declaration import Form, Page
+from plumbline_forms.suite.declaration import Form, FormPage
 from plumbline_forms.values import read_date, read_number, read_time, typed
 from tests.work import most_work
 
@@ -59,7 +59,7 @@ def test_an_untouched_form_sends_what_a_browser_would():
     assert "successfully submitted" in result.text
 
 
-@pytest.mark.parametrize("view", [View(form) for form in FORMS.values()], ids=list(FORMS))
+@pytest.mark.parametrize("view", [FormView(form) for form in FORMS.values()], ids=list(FORMS))
 def test_untouched_is_what_the_declaration_says(view):
     """The rubric's idea of an untouched page and the page's own are the same."""
     from plumbline_forms.executors.direct import Visit
@@ -240,11 +240,11 @@ def test_required_controls_of_every_kind_block():
         "Name": (text("Name", ANY, required=True), Type("Name", "x")),
     }
     for field, action in fields.values():
-        form = Form(name="r", domain="t", title="R", pages=(Page((field,)),), button="Go")
+        form = Form(name="r", domain="t", title="R", pages=(FormPage((field,)),), button="Go")
         assert visit(form)[1] is None
         assert visit(form, action)[1] is not None
     assert visit(
-        Form(name="r", domain="t", title="R", pages=(Page((fields["Name"][0],)),), button="Go"), Type("Name", " ")
+        Form(name="r", domain="t", title="R", pages=(FormPage((fields["Name"][0],)),), button="Go"), Type("Name", " ")
     )[1]
 
 
@@ -278,10 +278,10 @@ def test_done_ends_a_plan_and_so_do_limits():
     assert len(result.attempts) == 1
     assert not result.cut
     many = Plan(tuple(Type("Name", str(number_)) for number_ in range(STEPS + 20)))
-    (result,) = DirectExecutor().run(Case(View(small_form())), [many])
+    (result,) = DirectExecutor().run(FormCase(FormView(small_form())), [many])
     assert len(result.attempts) == STEPS
     assert result.cut
-    (result,) = DirectExecutor(seconds=-1).run(Case(View(small_form())), [many])
+    (result,) = DirectExecutor(seconds=-1).run(FormCase(FormView(small_form())), [many])
     assert result.cut
 
 
@@ -297,7 +297,7 @@ def test_server_errors_come_back_filled_in_and_can_be_corrected():
 
 
 def test_plans_do_not_see_one_another():
-    executor, case = DirectExecutor(), Case(View(small_form()))
+    executor, case = DirectExecutor(), FormCase(FormView(small_form()))
     plans = [Plan((Type("Name", "a"), Submit())), Plan((Submit(),)), Plan(())]
     first, second, third = executor.run(case, plans)
     assert first.receipts[0].entries["name"] == ("a",)
@@ -309,10 +309,12 @@ def test_plans_do_not_see_one_another():
 
 def test_labels_are_found_and_never_guessed():
     names = ("Email", "Email address", "Work email", "Town", "City of birth")
-    form = Form(name="l", domain="t", title="L", pages=(Page(tuple(text(name, ANY) for name in names)),), button="Go")
+    form = Form(
+        name="l", domain="t", title="L", pages=(FormPage(tuple(text(name, ANY) for name in names)),), button="Go"
+    )
     from plumbline_forms.site.page import render_page
 
-    model = parse_page(render_page(View(form, stars=True), 1).encode())
+    model = parse_page(render_page(FormView(form, stars=True), 1).encode())
     kinds = frozenset({"text"})
 
     def label(wanted):
@@ -326,9 +328,13 @@ def test_labels_are_found_and_never_guessed():
     assert label("Work") == "Work email"
     assert label("email_address") == "Email address"
     two = Form(
-        name="l", domain="t", title="L", pages=(Page((text("Home phone", ANY), text("Work phone", ANY))),), button="Go"
+        name="l",
+        domain="t",
+        title="L",
+        pages=(FormPage((text("Home phone", ANY), text("Work phone", ANY))),),
+        button="Go",
     )
-    model = parse_page(render_page(View(two), 1).encode())
+    model = parse_page(render_page(FormView(two), 1).encode())
     assert label("phone").startswith("nothing is called")
 
 
@@ -415,7 +421,7 @@ def test_what_a_control_does_not_take_leaves_it_empty():
 
 def test_hostile_numbers_and_texts_take_no_time():
     form = Form(
-        name="n", domain="t", title="N", pages=(Page((number("N", ANY, step="0.01"), text("T", ANY))),), button="Go"
+        name="n", domain="t", title="N", pages=(FormPage((number("N", ANY, step="0.01"), text("T", ANY))),), button="Go"
     )
     values = ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30")
     assert most_work(lambda value: visit(form, Type("N", value), Type("T", value)), values) < 2

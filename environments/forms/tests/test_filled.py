@@ -5,10 +5,10 @@ from selectolax.lexbor import LexborHTMLParser
 
 from environments.forms.tests.small import ANY, FILES, small_form
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.executors.pictures import MOST, filled
 from plumbline_forms.plans.actions import Attach, Check, Navigate, Plan, Select, Type, Uncheck
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import submission_of
 from plumbline_forms.suite.catalogue import area
 
@@ -56,14 +56,14 @@ def _parents(node):
 
 
 def test_hostile_values_stay_text_and_pages_do_nothing():
-    view = View(small_form(notes=area("Notes", ANY)))
+    view = FormView(small_form(notes=area("Notes", ANY)))
     actions = (
         Type("Long word", HOSTILE),
         Type("Notes", HOSTILE),
         Select("Size", HOSTILE),
         Attach("CV", "cv.pdf"),
     )
-    page = filled(Case(view, FILES), Plan(actions))[0]
+    page = filled(FormCase(view, FILES), Plan(actions))[0]
     tree = LexborHTMLParser(page)
     assert not tree.css("script,img,style,link,iframe,[onerror],[src],[action],[href]")
     assert "cv.pdf" in tree.css_first("form").text()
@@ -72,7 +72,7 @@ def test_hostile_values_stay_text_and_pages_do_nothing():
 
 
 def test_a_page_that_was_only_opened_again_is_shown_once_and_a_long_plan_is_cut():
-    case = Case(View(small_form()))
+    case = FormCase(FormView(small_form()))
     assert len(filled(case, Plan((Navigate("/test/small"), Type("Name", "Ada"))))) == 1
     assert len(filled(case, Plan(()))) == 1
     many = [Type("Name", "Ada"), Navigate("/test/small")] * 20
@@ -81,6 +81,6 @@ def test_a_page_that_was_only_opened_again_is_shown_once_and_a_long_plan_is_cut(
 
 
 def test_a_box_that_is_unticked_is_not_ticked():
-    case = Case(View(small_form()))
+    case = FormCase(FormView(small_form()))
     ticked, unticked = (filled(case, Plan((one("News"),)))[0] for one in (Check, Uncheck))
     assert ticked.count("checked") == unticked.count("checked") + 1

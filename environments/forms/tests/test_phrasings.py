@@ -9,7 +9,7 @@ import yaml
 
 from plumbline_forms.build import values_of
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.plans.actions import (
     Attach,
     Check,
@@ -23,9 +23,9 @@ from plumbline_forms.plans.actions import (
     plan_for,
 )
 from plumbline_forms.plans.writer import read_plan, write_step
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.suite.catalogue import options
-from plumbline_forms.suite.declaration import Field, Form, Page
+from plumbline_forms.suite.declaration import Field, Form, FormPage
 from plumbline_forms.suite.drawing import drawn
 
 PHRASINGS = yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text(encoding="utf-8"))
@@ -142,7 +142,7 @@ def form_of(name):
         name="guest-stay",
         domain="test",
         title=name,
-        pages=(Page(tuple(fields)),),
+        pages=(FormPage(tuple(fields)),),
         button=data["controls"]["button"][0],
         rules=(),
         language=data["language"],
@@ -163,7 +163,7 @@ def canonical(name, kind):
 def arrives(name, actions):
     """What the server receives, how often, and how many actions came to nothing."""
     controls = PHRASINGS["forms"][name]["controls"]
-    case = Case(View(form_of(name)), frozenset({controls["file"][1]}))
+    case = FormCase(FormView(form_of(name)), frozenset({controls["file"][1]}))
     (result,) = DirectExecutor().run(case, [Plan(tuple(one for one in actions if not isinstance(one, Navigate)))])
     failed = sum(attempt.status != "ok" for attempt in result.attempts)
     last = result.receipts[-1] if result.receipts else None

@@ -19,14 +19,14 @@ from plumbline.tasks import open_task
 from plumbline.training.judging import judge as judge_safely
 from plumbline_forms import rubric
 from plumbline_forms.build import values_of, write_gold
-from plumbline_forms.executors.executor import Case
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.plans.actions import Attach, Check, Click, Done, Plan, Select, Submit, Type, Uncheck, plan_for
 from plumbline_forms.plans.reader import read_steps
 from plumbline_forms.plans.writer import write_steps
 from plumbline_forms.rubric import RUBRIC, canonical, closeness, expected, gold, needed, score, wasted
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.suite.catalogue import FORMS, area, box, boxes, consent, date, draw_record, select, tel, text, url
-from plumbline_forms.suite.declaration import Form, Page
+from plumbline_forms.suite.declaration import Form, FormPage
 from tests.work import most_work, work
 
 CEILINGS = {
@@ -162,7 +162,7 @@ WEIGHT = 1 + 1 + 2 / 3 + 1 / 2 + 0.75 + 0.5 + 1 + 1
 def scored(*actions, form=FORM, values=VALUES, view=None, submit=True, unread=0, idle=0):
     result, _ = visit(form, *actions, view=view, submit=submit)
     plan = Plan((*actions, Submit()) if submit else actions, unread=unread, idle=idle)
-    return score(expected(view or View(form), values), plan, result)
+    return score(expected(view or FormView(form), values), plan, result)
 
 
 def without(index, *instead):
@@ -230,7 +230,7 @@ NEED = 9 + 2 + 2
     ],
 )
 def test_actions_that_come_to_nothing_cost_their_share(more, count):
-    need = needed(expected(View(FORM), VALUES), 1)
+    need = needed(expected(FormView(FORM), VALUES), 1)
     assert need == NEED - 1
     got = scored(*more, *RIGHT)
     assert got.parts["economy"] == pytest.approx(1 - min(count, need) / need)
@@ -280,15 +280,15 @@ def test_padding_a_right_plan_costs(forms):
 
 
 def test_what_must_be_ticked_anyway_pays_nothing():
-    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((consent("Ok"), text("Name", ANY))),))
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(FormPage((consent("Ok"), text("Name", ANY))),))
     assert scored(Check("Ok"), form=form, values={"ok": True, "name": "x"}).total == 0
     assert scored(Check("Ok"), Type("Name", "x"), form=form, values={"ok": True, "name": "x"}).total == 1
 
 
 def test_prefilled_fields_pay_only_where_they_were_wrong():
-    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((text("A", ANY), text("B", ANY))),))
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(FormPage((text("A", ANY), text("B", ANY))),))
     values = {"a": "right", "b": "new"}
-    view = View(form, {"a": "right", "b": "old"})
+    view = FormView(form, {"a": "right", "b": "old"})
     assert scored(form=form, values=values, view=view).total == 0
     assert scored(Type("B", "new"), form=form, values=values, view=view).total == 1
     spoiled = scored(Type("B", "new"), Type("A", "wrong"), form=form, values=values, view=view)
@@ -297,32 +297,36 @@ def test_prefilled_fields_pay_only_where_they_were_wrong():
 
 def test_a_prefilled_text_that_resembles_the_right_one_pays_only_what_is_entered():
     """Left as it was, it earns nothing; typed over something else, the same words earn most of the field."""
-    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((area("Notes", ANY), text("B", ANY))),))
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(FormPage((area("Notes", ANY), text("B", ANY))),))
     values = {"notes": "one two three four five six seven eight", "b": "new"}
     nearly = "one two three four five six seven"
-    left = scored(Type("B", "new"), form=form, values=values, view=View(form, {"notes": nearly}))
-    typed = scored(Type("B", "new"), Type("Notes", nearly), form=form, values=values, view=View(form, {"notes": "x"}))
+    left = scored(Type("B", "new"), form=form, values=values, view=FormView(form, {"notes": nearly}))
+    typed = scored(
+        Type("B", "new"), Type("Notes", nearly), form=form, values=values, view=FormView(form, {"notes": "x"})
+    )
     assert left.parts["fields"] == 0.5
     assert (left.parts["kind-textarea"], left.parts["exact"]) == (0.0, 0.0)
     assert typed.parts["kind-textarea"] == pytest.approx(0.9 * (2 * 2 * 7 / 15 - 1))
-    emptied = scored(Type("B", "new"), Type("Notes", ""), form=form, values=values, view=View(form, {"notes": nearly}))
+    emptied = scored(
+        Type("B", "new"), Type("Notes", ""), form=form, values=values, view=FormView(form, {"notes": nearly})
+    )
     assert emptied.parts["kind-textarea"] == 0.0
 
 
 def test_what_resembles_the_right_value_pays_in_long_texts_only():
     """In a line of text one word is a street number or a name."""
     address = "12 Long Street Old Town North"
-    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((text("A", ANY), text("B", ANY))),))
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(FormPage((text("A", ANY), text("B", ANY))),))
     got = scored(Type("A", f"{address} 3"), Type("B", "x"), form=form, values={"a": f"{address} 4", "b": "x"})
     assert (got.parts["kind-text"], got.parts["exact"]) == (0.5, 0.0)
 
 
 def test_a_form_that_was_right_already_pays_nothing():
-    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((text("A", ANY), text("B", ANY))),))
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(FormPage((text("A", ANY), text("B", ANY))),))
     values = {"a": "right", "b": "too"}
-    sent = scored(form=form, values=values, view=View(form, values))
+    sent = scored(form=form, values=values, view=FormView(form, values))
     assert (sent.total, sent.parts["fields"], sent.parts["exact"], sent.parts["kept"]) == (0, 0, 0, 1)
-    assert [(one.kept, one.weight) for one in expected(View(form, values), values)] == [(True, 0.0)] * 2
+    assert [(one.kept, one.weight) for one in expected(FormView(form, values), values)] == [(True, 0.0)] * 2
 
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=7)
@@ -337,7 +341,7 @@ def test_words_in_order_are_the_longest_common_subsequence(mine, wanted):
 
 def test_a_flood_of_words_is_worth_nothing_and_is_not_compared_word_by_word(monkeypatch):
     """A million words against a hundred would take minutes, and could not be worth anything."""
-    (notes,) = [one for one in expected(View(FORM), VALUES) if one.field.name == "notes"]
+    (notes,) = [one for one in expected(FormView(FORM), VALUES) if one.field.name == "notes"]
     assert closeness(notes, VALUES["notes"]) == 0.9
     assert closeness(notes, f"{VALUES['notes']} " * 2) == pytest.approx(0.9 / 3)
     assert closeness(notes, f"{VALUES['notes']} " * 4) == 0.0
@@ -371,7 +375,7 @@ def test_a_better_answer_never_scores_lower(forms, name):
     for index in range(4):
         values, wrong = draw_record(form, 42, index), draw_record(form, 42, index + 100)
         rng = np.random.default_rng(index)
-        asked, case = expected(View(form), values), Case(View(form), FILES)
+        asked, case = expected(FormView(form), values), FormCase(FormView(form), FILES)
         last = -1.0
         order = [one.name for one in form.fields if one.kind != "hidden" and not one.shown_if]
         if values != wrong:
@@ -380,7 +384,7 @@ def test_a_better_answer_never_scores_lower(forms, name):
                 if step:
                     mixed[step] = values[step]
                 now = {n: v if not form.by_name[n].shown_if else values[n] for n, v in mixed.items()}
-                plan = Plan(tuple(plan_for(View(form), now)))
+                plan = Plan(tuple(plan_for(FormView(form), now)))
                 total = score(asked, plan, forms.executor.run(case, [plan])[0]).total
                 assert total >= last - 1e-12, step
                 last = total
@@ -462,7 +466,7 @@ ACTIONS = st.one_of(
 def test_any_actions_come_to_facts(actions):
     result, _ = visit(FORM, *actions)
     assert len(result.attempts) == len(actions) + 1
-    assert 0 <= score(expected(View(FORM), VALUES), Plan((*actions, Submit())), result).total <= 1
+    assert 0 <= score(expected(FormView(FORM), VALUES), Plan((*actions, Submit())), result).total <= 1
 
 
 @pytest.mark.parametrize("text_", HOSTILE)

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import pytest
 
 from environments.forms.tests.small import ordered_form, small_form
-from plumbline_forms.executors.direct import Entry, encode
+from plumbline_forms.executors.direct import FormEntry, encode
 from plumbline_forms.executors.page import parse_page
 from plumbline_forms.site import serve as serving
 from plumbline_forms.site import site as site_module
-from plumbline_forms.site.page import View, render_page
+from plumbline_forms.site.page import FormView, render_page
 from plumbline_forms.site.serve import REFUSED, listen, serve
 from plumbline_forms.site.site import MAX_BODY, MAX_RECEIPTS, Site, SiteError, check_page, read_body, submission_of
 from plumbline_forms.suite.catalogue import FORMS
@@ -31,7 +31,7 @@ def check(form, entries, files=None):
 def test_a_page_says_everything_that_the_declaration_says(name):
     form = FORMS[name]
     for stars in (False, True):
-        view = View(form, stars=stars)
+        view = FormView(form, stars=stars)
         for number, page in enumerate(form.pages, 1):
             html = render_page(view, number)
             assert "http" not in html.replace("https://", "").replace("http-equiv", "") or "src=" not in html
@@ -56,7 +56,7 @@ def test_a_page_says_everything_that_the_declaration_says(name):
 
 def test_hostile_declarations_and_entries_are_escaped():
     form = small_form()
-    html = render_page(View(form), 1, {"name": ('"><script>alert(1)</script>',), "notes": ("</textarea><b>",)}, {})
+    html = render_page(FormView(form), 1, {"name": ('"><script>alert(1)</script>',), "notes": ("</textarea><b>",)}, {})
     assert "<script>alert" not in html
     assert "</textarea><b>" not in html
     assert "Small &lt;form&gt; &amp; co" in html
@@ -117,7 +117,7 @@ def test_files_multiple_values_and_rules():
 
 def test_errors_are_shown_with_what_was_entered_and_the_next_try_is_kept_too():
     site = Site()
-    view = View(small_form())
+    view = FormView(small_form())
     episode = site.open(view)
     path = site.address(episode, view)
     bad = urlencode([("token", "t-1"), ("size", "l"), ("name", "Ann"), ("count", "5"), ("days", "mo"), ("days", "we")])
@@ -138,7 +138,7 @@ def test_errors_are_shown_with_what_was_entered_and_the_next_try_is_kept_too():
 
 
 def test_a_wizard_goes_page_by_page_and_is_complete_at_its_end():
-    site, view = Site(), View(FORMS["exchange-nomination"])
+    site, view = Site(), FormView(FORMS["exchange-nomination"])
     episode = site.open(view)
     path = site.address(episode, view)
     assert site.handle("GET", path + "/3").headers["location"] == path
@@ -158,8 +158,11 @@ def test_a_wizard_goes_page_by_page_and_is_complete_at_its_end():
     second = b"host_university=corvale&study_field=&current_average=8&languages=english&languages=german"
     assert site.handle("POST", path + "/2", URLENCODED, second).headers["location"] == path + "/3"
     third = [
-        *(Entry(n, v) for n, v in (("arrival", "2026-09-01"), ("departure", "2026-12-20"), ("housing", "dormitory"))),
-        Entry("transcript", "t.pdf", is_file=True),
+        *(
+            FormEntry(n, v)
+            for n, v in (("arrival", "2026-09-01"), ("departure", "2026-12-20"), ("housing", "dormitory"))
+        ),
+        FormEntry("transcript", "t.pdf", is_file=True),
     ]
     done = site.handle("POST", path + "/3", *encode(third, "multipart/form-data"))
     assert done.headers["location"] == path + "/received"
@@ -170,7 +173,7 @@ def test_a_wizard_goes_page_by_page_and_is_complete_at_its_end():
 
 
 def test_the_first_complete_form_counts():
-    site, view = Site(), View(small_form())
+    site, view = Site(), FormView(small_form())
     episode = site.open(view)
     for name in ("first", "second"):
         body = urlencode({"token": "t-1", "size": "s", "name": name}).encode()
@@ -181,7 +184,7 @@ def test_the_first_complete_form_counts():
 
 
 def test_limits_and_strange_requests():
-    site, view = Site(), View(small_form())
+    site, view = Site(), FormView(small_form())
     episode = site.open(view)
     path = site.address(episode, view)
     for strange in (
@@ -209,7 +212,7 @@ def test_limits_and_strange_requests():
 
 def test_too_many_open_episodes_are_an_error(monkeypatch):
     monkeypatch.setattr(site_module, "MAX_EPISODES", 2)
-    site, view = Site(), View(small_form())
+    site, view = Site(), FormView(small_form())
     first, _ = site.open(view), site.open(view)
     with pytest.raises(SiteError, match="close episodes"):
         site.open(view)
@@ -219,10 +222,10 @@ def test_too_many_open_episodes_are_an_error(monkeypatch):
 
 def test_a_body_survives_its_encoding():
     odd = [
-        Entry("a", "x\ny & z=1+2~é€😀"),
-        Entry("a", ""),
-        Entry('q"\n', "----PlumblineFormBoundary"),
-        Entry("f", 'ü".pdf', True),
+        FormEntry("a", "x\ny & z=1+2~é€😀"),
+        FormEntry("a", ""),
+        FormEntry('q"\n', "----PlumblineFormBoundary"),
+        FormEntry("f", 'ü".pdf', True),
     ]
     for multipart in (True, False):
         sent = odd if multipart else odd[:3]
@@ -233,7 +236,7 @@ def test_a_body_survives_its_encoding():
         ]
         assert entries == [*wanted[:2], (odd[2].name, odd[2].value)]
         assert files == ([("f", 'ü".pdf')] if multipart else [])
-    assert read_body(*encode([Entry("f", "", True)], "multipart/form-data")) == ([], [])
+    assert read_body(*encode([FormEntry("f", "", True)], "multipart/form-data")) == ([], [])
 
 
 def post(address, path, body):
@@ -247,7 +250,7 @@ def post(address, path, body):
 
 
 def test_64_submissions_at_once_lose_nothing():
-    site, view = Site(), View(small_form())
+    site, view = Site(), FormView(small_form())
     with serve(site) as address:
         assert int(address.rpartition(":")[2]) not in REFUSED
         episodes = [site.open(view) for _ in range(8)]
@@ -275,7 +278,7 @@ def test_64_submissions_at_once_lose_nothing():
 
 
 def test_a_hundred_thousand_requests_leave_nothing_behind():
-    site, view = Site(), View(small_form())
+    site, view = Site(), FormView(small_form())
     body = urlencode({"token": "t-1", "size": "s", "name": "x"}).encode()
     kept = None
     for round_ in range(10):

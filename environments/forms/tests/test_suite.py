@@ -27,7 +27,7 @@ from plumbline_forms.suite.catalogue import (
     shown,
     text,
 )
-from plumbline_forms.suite.declaration import Field, Form, Kind, Page, Rule
+from plumbline_forms.suite.declaration import Field, Form, FormPage, Kind, Rule
 from plumbline_forms.suite.drawing import Drawing, ascii_of, drawn
 
 NOISE = dict.fromkeys(
@@ -278,7 +278,7 @@ def test_forms_that_are_made_up_are_as_narrow_as_the_others():
 
 
 def declared(*fields, rules=()):
-    return Form(name="f", domain="d", title="F", pages=(Page(tuple(fields)),), button="Go", rules=rules)
+    return Form(name="f", domain="d", title="F", pages=(FormPage(tuple(fields)),), button="Go", rules=rules)
 
 
 def test_declarations_that_contradict_themselves_are_refused():

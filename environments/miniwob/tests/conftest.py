@@ -19,10 +19,10 @@ def why_not() -> str:
 
 @pytest.fixture(scope="session")
 def pool():
-    from plumbline_miniwob.browser.pool import Pool
+    from plumbline_miniwob.browser.pool import EpisodePool
 
     if reason := why_not():
         pytest.skip(reason)
-    found = Pool(keep=4)
+    found = EpisodePool(keep=4)
     yield found
     found.close()

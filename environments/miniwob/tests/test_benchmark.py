@@ -3,7 +3,7 @@
 import sys
 
 from benchmarks import miniwob
-from plumbline_miniwob.browser.pool import First, Gold
+from plumbline_miniwob.browser.pool import First, OracleEpisode
 from plumbline_miniwob.world import Played
 
 RIGHT = Played(1.0, True, "", (), "")
@@ -14,7 +14,7 @@ class Pool:
         self.closed = False
 
     def gold(self, task, seed):
-        return Gold(First("", "", ()), (), RIGHT, "")
+        return OracleEpisode(First("", "", ()), (), RIGHT, "")
 
     def run(self, task, seed, plans, *, shows):
         return [RIGHT] * len(plans)

@@ -9,7 +9,7 @@ from plumbline.records import Failure
 from plumbline_forms.driver import pool as driver
 from plumbline_forms.driver.pool import Seat
 from plumbline_miniwob import pages
-from plumbline_miniwob.browser.pool import Limits, Pool
+from plumbline_miniwob.browser.pool import EpisodeLimits, EpisodePool
 
 
 class Page:
@@ -32,7 +32,7 @@ def engine(monkeypatch):
     monkeypatch.setattr(pages, "folder", lambda: None)
     monkeypatch.setattr(driver, "find_chromium", lambda: "")
     monkeypatch.setattr(driver, "import_playwright", lambda: SimpleNamespace(Error=RuntimeError))
-    found = Pool(Limits(seconds=1), keep=3, at_once=1, recycle=100)
+    found = EpisodePool(EpisodeLimits(seconds=1), keep=3, at_once=1, recycle=100)
     found.begin()
 
     async def browser():

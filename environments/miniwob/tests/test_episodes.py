@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline_miniwob.browser.pool import Visit
+from plumbline_miniwob.browser.pool import PlayedEpisode
 
 
 def waiting(pool, seed):
@@ -95,7 +95,7 @@ def test_what_leaving_a_field_begins_does_not_fall_due_in_the_next_episode(pool)
 )
 def test_what_is_typed_is_no_script(pool, typed):
     """The page `terminal` shows a line that was sent to it as HTML."""
-    visit = Visit("terminal", "a-0")
+    visit = PlayedEpisode("terminal", "a-0")
     pool.act(visit, [{"do": "type", "on": {"ref": 1}, "text": typed}, {"do": "key", "key": "Enter"}])
     time.sleep(0.2)  # frames and pictures are loaded in real time
     shown = pool.act(visit, [{"do": "click", "on": {"name": "x"}}])
@@ -104,7 +104,7 @@ def test_what_is_typed_is_no_script(pool, typed):
 
 def test_turns_come_to_what_the_whole_plan_comes_to_wherever_they_are_played(pool):
     plan = waiting(pool, "a-0")
-    visit = Visit("button-delay", "a-0")
+    visit = PlayedEpisode("button-delay", "a-0")
     shown = pool.act(visit, plan[:1])
     assert not shown.answered
     pool.run("button-delay", "a-1", [plan])  # the page is used by others in between
@@ -116,7 +116,7 @@ def test_turns_come_to_what_the_whole_plan_comes_to_wherever_they_are_played(poo
 
 
 def test_numbers_are_those_of_the_text_before_the_turn(pool):
-    visit = Visit("click-tab-2-easy", "a-0")
+    visit = PlayedEpisode("click-tab-2-easy", "a-0")
     number = next(one.ref for one in pool.first("click-tab-2-easy", "a-0").elements if one.role == "tab")
     shown = pool.act(visit, [{"do": "click", "on": {"ref": number}}])
     assert shown.attempts[0].status == "ok"

@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from plumbline.api import HOSTILE
 from plumbline_miniwob.actions import Act, Named, Point, Ref, from_json, key_named, to_json
-from plumbline_miniwob.grammar import ROLES, Element, Page
+from plumbline_miniwob.grammar import ROLES, PageText, TextElement
 from plumbline_miniwob.reading import MAX_ACTS, read_plan
 from plumbline_miniwob.writing import write_plan, write_step
 from tests.work import calls, work
 
-PAGE = Page(
+PAGE = PageText(
     (
-        Element(1, "textbox", "Username"),
-        Element(2, "password", "Password"),
-        Element(3, "button", "Login"),
-        Element(4, "checkbox", "abc"),
-        Element(5, "select", "Size"),
-        Element(6, "link", "More"),
-        Element(7, "button", "Submit"),
-        Element(8, "radio", "Female"),
+        TextElement(1, "textbox", "Username"),
+        TextElement(2, "password", "Password"),
+        TextElement(3, "button", "Login"),
+        TextElement(4, "checkbox", "abc"),
+        TextElement(5, "select", "Size"),
+        TextElement(6, "link", "More"),
+        TextElement(7, "button", "Submit"),
+        TextElement(8, "radio", "Female"),
     )
 )
 

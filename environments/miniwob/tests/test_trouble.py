@@ -9,9 +9,9 @@ import pytest
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
 from plumbline_forms.driver import pool as driver
-from plumbline_forms.driver.pool import Hung
+from plumbline_forms.driver.pool import PageTimeoutError
 from plumbline_miniwob import pages
-from plumbline_miniwob.browser.pool import Limits, Pool
+from plumbline_miniwob.browser.pool import EpisodeLimits, EpisodePool
 from plumbline_miniwob.world import Played
 
 PAGE = """<!DOCTYPE html><html><head><script src="{core}"></script><script>
@@ -87,7 +87,7 @@ def test_nothing_leads_away_and_nothing_gets_out(pool, trouble, asked):
 
 def test_a_page_that_hangs_costs_its_own_episode(pool, trouble, monkeypatch):
     monkeypatch.setattr(driver, "GRACE", 0.3)
-    small = Pool(Limits(seconds=0.7), keep=2)
+    small = EpisodePool(EpisodeLimits(seconds=0.7), keep=2)
     try:
         small.first(trouble, "c-0")
         right, wrong, other = small.run(trouble, "c-0", [[press("ask")], [press("hang")], [press("ask")]])
@@ -101,7 +101,7 @@ def test_a_page_that_hangs_costs_its_own_episode(pool, trouble, monkeypatch):
 
 
 def test_what_takes_too_long_in_real_time_is_a_failure_and_no_reward_of_0(pool, trouble):
-    small = Pool(Limits(seconds=0.4), keep=2)
+    small = EpisodePool(EpisodeLimits(seconds=0.4), keep=2)
     try:
         (late,) = small.run(trouble, "c-0", [[press("busy"), press("ask")]])
         assert isinstance(late, Failure)
@@ -116,7 +116,7 @@ def test_a_plan_that_hangs_alone_is_tried_twice(pool, trouble, monkeypatch):
 
     async def hangs(*_, **__):
         tried.append(1)
-        raise Hung("the page does not come to an end")
+        raise PageTimeoutError("the page does not come to an end")
 
     monkeypatch.setattr(pool, "on_a_seat", hangs)
     (one,) = pool.run(trouble, "c-0", [[press("hang")]])

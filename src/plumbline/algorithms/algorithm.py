@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from plumbline.algorithms.advantages import Scale, advantages
-from plumbline.algorithms.objective import Compared, Level, Losses, Normaliser, Units, clipped_surrogate, units, weights
+from plumbline.algorithms.objective import (
+    ComparedTerms,
+    Level,
+    Losses,
+    Normaliser,
+    Units,
+    clipped_surrogate,
+    units,
+    weights,
+)
 from plumbline.algorithms.views import Looks, Scores, View, bound_views, trajectory_views
 from plumbline.config.section import PositiveInt, Section
 from plumbline.records import Sampling, Trajectory
@@ -34,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored(Compared):
+class Scored(ComparedTerms):
     """The terms [N] of one pass, as far as they count, and whose they are."""
 
     owner: Tensor  # [N] index of the view

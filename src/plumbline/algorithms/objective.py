@@ -115,7 +115,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class ComparedTerms:
     """The terms [N] of one pass under the weights being trained, and what they are compared with."""
 
     new: Tensor  # [N] log-probabilities under the weights being trained, with gradient
@@ -134,7 +134,7 @@ OfUnit = Callable[["Tensor", "Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
 them [U] (bool)."""
 
 
-def clipped_surrogate(terms: Compared, clip_low: float, clip_high: float, grouping: Units | None = None) -> Losses:
+def clipped_surrogate(terms: ComparedTerms, clip_low: float, clip_high: float, grouping: Units | None = None) -> Losses:
     """The weighted sum above.
 
     Args:
@@ -152,7 +152,7 @@ def clipped_surrogate(terms: Compared, clip_low: float, clip_high: float, groupi
     return over_units(clipped, terms, grouping)
 
 
-def over_units(of_unit: OfUnit, terms: Compared, grouping: Units | None = None) -> Losses:
+def over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None = None) -> Losses:
     """A weighted sum over units of what `of_unit` makes of each, and the KL to a reference.
 
     The KL is estimated from the sampled terms: at the level of tokens by r * k3 with

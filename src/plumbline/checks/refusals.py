@@ -24,7 +24,7 @@ COMMON = frozenset({"train", "val", "test"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class TaskData:
     """A task of a run with its examples, and what its stages are evaluated on."""
 
     name: str
@@ -191,7 +191,7 @@ def final_splits(recipe: Recipe, task: Task) -> list[str]:
     return list(dict.fromkeys([*recipe.evaluation.final, *further]))
 
 
-def check_disjoint(grounds: Sequence[Ground]) -> None:
+def check_disjoint(grounds: Sequence[TaskData]) -> None:
     """Refuse to evaluate on prompts that are trained on, be it for another task.
 
     Raises:
@@ -207,7 +207,7 @@ def check_disjoint(grounds: Sequence[Ground]) -> None:
             )
 
 
-def for_pretraining(run: Run, name: str, examples: Sequence[Example], grounds: Sequence[Ground]) -> list[Example]:
+def for_pretraining(run: Run, name: str, examples: Sequence[Example], grounds: Sequence[TaskData]) -> list[Example]:
     """What a tiny model may be pretrained on: records of its own, less those whose prompts some task holds out.
 
     Records of another seed can ask the same where a form has few fields. How many were left out is an event of the run.
@@ -235,7 +235,7 @@ def for_pretraining(run: Run, name: str, examples: Sequence[Example], grounds: S
     return kept
 
 
-def check_start(model: str, grounds: Sequence[Ground]) -> None:
+def check_start(model: str, grounds: Sequence[TaskData]) -> None:
     """Refuse to begin from a model that was trained on what the run evaluates on.
 
     Raises:
@@ -245,12 +245,12 @@ def check_start(model: str, grounds: Sequence[Ground]) -> None:
         check_unseen(model, examples, f"the {len(examples)} prompts of {split}", "begin from another model, or anew")
 
 
-def _held_out(grounds: Sequence[Ground]) -> list[tuple[str, Sequence[Example]]]:
+def _held_out(grounds: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:
     """Every split that is held out, with its name, of every task."""
     return [named for ground in grounds for named in ground.held_out.items()]
 
 
-def try_verifier(run: Run, ground: Ground) -> None:
+def try_verifier(run: Run, ground: TaskData) -> None:
     """Try a verifier of the user's own; and refuse to go on under another one than the run was begun with.
 
     Raises:

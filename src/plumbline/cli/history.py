@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from plumbline.evaluation.history import Lineage
     from plumbline.reports.evaluation_output import Outputs
 
-history_app = typer.Typer(cls=take.Group)
+history_app = typer.Typer(cls=take.CommandGroup)
 RUNS = "A run's folder; more of the same recipe are its seeds, those of another the run before."
 TREE = "Ask the questions of this recipe; by default those of the run's own."
 
@@ -42,12 +42,12 @@ def runs(
     Each run is compared with its predecessor on the same examples. p-values are adjusted for all comparisons that are
     shown (Holm), so --split and --mode also decide how strict that is.
     """
-    from plumbline.evaluation.history import Asked, history
+    from plumbline.evaluation.history import EvaluationFilter, history
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_runs
 
     outputs = Outputs(table=table, report=report, as_json=as_json)
-    _show(history(local_runs(folders or ["runs"]), Asked(split, None if mode == "all" else mode)), outputs)
+    _show(history(local_runs(folders or ["runs"]), EvaluationFilter(split, None if mode == "all" else mode)), outputs)
 
 
 @history_app.command(

@@ -12,12 +12,12 @@ from plumbline.cli.output import print_json, print_tables
 from plumbline.errors import visible
 
 if TYPE_CHECKING:
-    from plumbline.engines.jobs.job import Job, JobSpec, Outcome
+    from plumbline.engines.jobs.job import JobOutcome, JobSpec, SentJob
     from plumbline.engines.jobs.package import Examined
 
-submit_app = typer.Typer(cls=take.Group)
+submit_app = typer.Typer(cls=take.CommandGroup)
 jobs_app = typer.Typer(
-    cls=take.Group,
+    cls=take.CommandGroup,
     help="List the jobs that were submitted, follow them, stop them.",
     epilog="Examples: `plumbline jobs` · `plumbline jobs follow last` · `plumbline jobs stop mine-1123`",
 )
@@ -162,7 +162,7 @@ def _show(text: str) -> None:
     sys.stderr.flush()
 
 
-def _follow(job: "Job", as_json: bool) -> NoReturn:
+def _follow(job: "SentJob", as_json: bool) -> NoReturn:
     """Follow a job to its end; print its report, and end with its exit status."""
     from plumbline.engines.jobs.follow import CODES, follow, reachable
 
@@ -193,7 +193,7 @@ def _follow(job: "Job", as_json: bool) -> NoReturn:
     raise typer.Exit(CODES[outcome.ended])
 
 
-def _plain(job: "Job", outcome: "Outcome | None" = None) -> dict[str, Any]:
+def _plain(job: "SentJob", outcome: "JobOutcome | None" = None) -> dict[str, Any]:
     """A job as JSON values."""
     spec, known = job.spec, outcome or job.outcome
     ended = None if known is None else known.model_dump()

@@ -24,7 +24,7 @@ from plumbline.runs import claims
 
 app = typer.Typer(
     name="plumbline",
-    cls=take.Group,
+    cls=take.CommandGroup,
     help="Post-train small language models on checkable tasks, and show whether the training is true.",
     epilog="Examples: `plumbline recipe` · `plumbline run mine.yaml` · `plumbline eval --help`",
     no_args_is_help=True,
@@ -501,7 +501,7 @@ def export(
     print_json(done.plain()) if as_json else print_text(done.text())
 
 
-class _Declared(take.Group):
+class _Declared(take.CommandGroup):
     """The commands that installed packages declare (entry points of the group `plumbline.data`, each a typer app)."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's interface

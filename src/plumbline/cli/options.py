@@ -22,7 +22,7 @@ of_answers, of_task, of_model, of_output = (
 )
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands whose flags show no type in the help: `--json <bool>` looks as if a word had to follow.
 
     What is typed after them is noted (see `plumbline.config.imports`).

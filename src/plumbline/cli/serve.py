@@ -11,7 +11,7 @@ from plumbline.cli import options as take
 from plumbline.cli.output import progress
 from plumbline.config.imports import check_installed, extras, loaded, plugins
 
-serve_app = typer.Typer(cls=take.Group)
+serve_app = typer.Typer(cls=take.CommandGroup)
 of_place, of_bounds = (
     partial(typer.Option, rich_help_panel=heading) for heading in ("Where it listens", "What clients may ask")
 )
@@ -66,7 +66,7 @@ def serve(
     from plumbline.errors import RecipeError
     from plumbline.evaluation.models import ModelOptions
     from plumbline.serve.backend import Backend
-    from plumbline.serve.limits import PUBLIC, Limits
+    from plumbline.serve.limits import PUBLIC, RequestLimits
     from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.page import routes as page
     from plumbline.serve.router import open_router
@@ -76,7 +76,7 @@ def serve(
     options = take.picked(ModelOptions, locals())
     if engine not in {None, "vllm"}:
         raise RecipeError(f"there is no engine {engine}", "give vllm, or leave out --engine")
-    limits = Limits(body=max_bytes, tokens=max_tokens, answers=max_n, requests=max_requests, seconds=timeout)
+    limits = RequestLimits(body=max_bytes, tokens=max_tokens, answers=max_n, requests=max_requests, seconds=timeout)
     serving = Serving(host=host, port=port, limits=limits, grace=grace, log=log, log_contents=log_contents)
     serving = replace(serving, token=token_of(token_env, serving))
     if route_log is not None and routes is None:

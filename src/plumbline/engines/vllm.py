@@ -28,10 +28,10 @@ from typing import Any
 
 from plumbline.config.imports import check_consent, needed
 from plumbline.engines import processes
-from plumbline.engines.vllm_client import Client, Lost, Part, check_address, healthy
+from plumbline.engines.vllm_client import Client, Part, ServerLostError, check_address, healthy
 from plumbline.errors import EngineError
 from plumbline.policies.policy import Policy
-from plumbline.policies.pretrained.arrival import TEXT, Arrivals, Pair, check_tokenizer, probe
+from plumbline.policies.pretrained.arrival import TEXT, Arrivals, NumberPair, check_tokenizer, probe
 from plumbline.recipe import Recipe
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Message, Request, Sampling, Trajectory
@@ -201,7 +201,7 @@ class VllmSampler:
         while not healthy(self.client.address, self.socket):
             gone = time.monotonic() - began
             if self.server is not None and not starting:
-                raise Lost(f"the vLLM server at {self.client.address} is no longer well")
+                raise ServerLostError(f"the vLLM server at {self.client.address} is no longer well")
             if self.server is not None and (why := ended(self.server)):
                 raise why
             if gone > limit:
@@ -227,7 +227,7 @@ class VllmSampler:
         try:
             yield
             self._barren = 0
-        except Lost as lost:
+        except ServerLostError as lost:
             self._barren += 1
             why, then = EngineError(lost.cause), "it is waited for"
             if self.server is not None:
@@ -350,11 +350,11 @@ class Publication:
         sequences = probe(policy.chat, self.context)
         exact = exact_logprobs(policy.model, sequences)
         served = exact.new_tensor(client.score(sequences, name))
-        moved = self._arrivals.check_probe(Pair(exact, served), rounding.get("engine/update_arrived", 1.0))
+        moved = self._arrivals.check_probe(NumberPair(exact, served), rounding.get("engine/update_arrived", 1.0))
         self.name, self.token = name, token
         return seconds, {**rounding, **moved}
 
-    def _load(self, client: Client, policy: Any, token: str) -> Pair:
+    def _load(self, client: Client, policy: Any, token: str) -> NumberPair:
         """Write the weights and have the server load them under a token; what was rounded."""
         from plumbline.policies.pretrained import adapters
 
@@ -364,7 +364,7 @@ class Publication:
             client.call("/v1/load_lora_adapter", {"lora_name": new.name, "lora_path": str(new.resolve())})
             for folder in old:
                 shutil.rmtree(folder, ignore_errors=True)
-                with suppress(Lost):  # a server that was started again has never heard of it
+                with suppress(ServerLostError):  # a server that was started again has never heard of it
                     client.call("/v1/unload_lora_adapter", {"lora_name": folder.name})
             return weights
         if self.how == "transfer":

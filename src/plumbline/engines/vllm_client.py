@@ -1,7 +1,8 @@
 """What is said to a vLLM server over HTTP: token ids in, token ids and log-probabilities out; faults as two errors.
 
 The interfaces are those of vLLM 0.32 (`/v1/completions`, and with VLLM_SERVER_DEV_MODE=1 the calls that change
-weights). A fault of the server, after which asking again may help, is `Lost`; what it refuses is an `EngineError`.
+weights). A fault of the server, after which asking again may help, is `ServerLostError`; what it
+refuses is an `EngineError`.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ Part = tuple[list[int], list[Request]]
 Answer = tuple[Request, list[int], list[int], list[float], bool]
 
 
-class Lost(EngineError):  # noqa: N818 - it says what happened
+class ServerLostError(EngineError):
     """The server went away, hung or broke while it was asked."""
 
 
@@ -88,7 +89,9 @@ async def choices(client: Any, body: Mapping[str, Any]) -> AsyncGenerator[dict[s
     except httpx.TransportError as error:
         last = type(error).__name__
     if missing:
-        raise Lost(f"{str(client.base_url).rstrip('/')} broke off before its answers had ended ({last[:300]})")
+        raise ServerLostError(
+            f"{str(client.base_url).rstrip('/')} broke off before its answers had ended ({last[:300]})"
+        )
 
 
 def check_address(address: str, key: str) -> None:
@@ -145,12 +148,12 @@ class Client:
         try:
             answer = self._http.request("GET" if body is None else "POST", path, json=body)
         except self._httpx.TransportError as error:
-            raise Lost(f"{self.address}{path} is not there, or hangs ({type(error).__name__})") from error
+            raise ServerLostError(f"{self.address}{path} is not there, or hangs ({type(error).__name__})") from error
         _check(answer)
         try:
             return answer.json() if answer.content[:1] in {b"{", b"["} else None
         except ValueError as error:
-            raise Lost(f"{self.address}{path} answered what is no JSON") from error
+            raise ServerLostError(f"{self.address}{path} answered what is no JSON") from error
 
     def score(self, sequences: Sequence[Sequence[int]], model: str) -> list[float]:
         """Log-probabilities of every token but the first of each sequence, at temperature 1 and without filters.
@@ -197,7 +200,9 @@ class Client:
                 yield answer
             asking.result()
         except queue.Empty:
-            raise Lost(f"none of the answers asked of {self.address} ended within {self.timeout:g} seconds") from None
+            raise ServerLostError(
+                f"none of the answers asked of {self.address} ended within {self.timeout:g} seconds"
+            ) from None
         finally:
             asking.cancel()
 
@@ -230,5 +235,5 @@ def _check(answer: Any) -> None:
     if answer.is_error:
         cause = f"{answer.url} answered {answer.status_code}: {answer.text[:300]}"
         if answer.status_code >= 500 or answer.status_code in AGAIN:
-            raise Lost(cause)
+            raise ServerLostError(cause)
         raise EngineError(cause, "see docs/vllm.md")

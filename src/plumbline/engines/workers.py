@@ -145,7 +145,7 @@ def check_head() -> None:
         time.sleep(LOOK / 2)
 
 
-class Pool:
+class ActorPool:
     """Actors of one kind, started when they are first needed.
 
     Args:
@@ -265,14 +265,14 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
     def opening() -> tuple[Any, ...]:  # when the first verdict is asked for: the records have been built then
         return section.name, section.options, folder, folder.is_dir(), here()
 
-    pool = Pool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout, 0)
+    pool = ActorPool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout, 0)
     return _Spread(task, pool)
 
 
 class _Spread(Wrapped):
     """A task whose verdicts are asked of workers, one by each thread."""
 
-    def __init__(self, task: Task, pool: Pool) -> None:
+    def __init__(self, task: Task, pool: ActorPool) -> None:
         super().__init__(task)
         self.pool = pool
 
@@ -298,7 +298,7 @@ class _Spread(Wrapped):
 class SpreadEpisode:
     """An episode that lives in a worker; see `Episode`."""
 
-    def __init__(self, pool: Pool, example: Example) -> None:
+    def __init__(self, pool: ActorPool, example: Example) -> None:
         self.pool, self.name, self.example = pool, uuid4().hex, pickle.dumps(example)
         self.texts: list[str] = []
         self._found: Told = example.messages, None
@@ -396,7 +396,7 @@ class Replicas:
         reference = recipe.rl is not None and recipe.rl.beta > 0
         opening = model_section(recipe), model, torch.get_num_threads(), reference, here()
         gpus = int(policy.engine.get("device", "").startswith("cuda"))
-        self.pool = Pool(what, ModelWorker, lambda: opening, workers, recipe.scale.timeout, gpus)
+        self.pool = ActorPool(what, ModelWorker, lambda: opening, workers, recipe.scale.timeout, gpus)
         self.count, self.threads = workers, ThreadPoolExecutor(workers, thread_name_prefix="ask")
         self.weights: tuple[int, list[Any]] = -1, []  # the version, and where in Ray's store: fetched by who needs them
 

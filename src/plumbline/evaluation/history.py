@@ -14,12 +14,12 @@ from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import bounds
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
-from plumbline.runs.lineage import Change, Origin, changes, in_order, list_runs, origins, predecessors, versions
-from plumbline.runs.record import RunRecord, Summary, read_recipe, read_record
+from plumbline.runs.lineage import KeyChange, Origin, changes, in_order, list_runs, origins, predecessors, versions
+from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe, read_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class StageResult:
     """One evaluation of a run's last stage."""
 
     asked: str
@@ -47,9 +47,9 @@ class Member:
     depth: int = 0
     against: str = ""
     """The run that it is compared with; empty for none."""
-    changes: Sequence[Change] = ()
+    changes: Sequence[KeyChange] = ()
     """What its recipe has otherwise than that run's."""
-    results: tuple[Result, ...] = ()
+    results: tuple[StageResult, ...] = ()
     problems: tuple[str, ...] = ()
     """Results that cannot be read."""
 
@@ -71,7 +71,7 @@ class Lineage:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EvaluationFilter:
     """Which evaluations are wanted; None is all of them."""
 
     split: str | None = None
@@ -84,7 +84,7 @@ class Asked:
 # -- a folder of runs ----------------------------------------------------------------------------------------------
 
 
-def history(folders: Sequence[Path], asked: Asked = Asked()) -> Lineage:
+def history(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter()) -> Lineage:
     """The runs of some folders in the order of their lineage, each against its predecessor.
 
     Args:
@@ -142,7 +142,7 @@ def _beside_seeds(one: Pairing, spread: float) -> Pairing:
     return replace(one, remark="; ".join(filter(None, remarks)))
 
 
-def _results(run: RunRecord, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, ...]]:
+def _results(run: RunRecord, asked: EvaluationFilter) -> tuple[tuple[StageResult, ...], tuple[str, ...]]:
     found, problems = [], []
     for key in run.finals:
         if key in asked:
@@ -153,19 +153,19 @@ def _results(run: RunRecord, asked: Asked) -> tuple[tuple[Result, ...], tuple[st
     return tuple(found), tuple(problems)
 
 
-def _summed(run: RunRecord, key: EvaluationKey) -> Result:
+def _summed(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result as the run's own outcome says it, which is quick."""
     try:
-        said = Summary.model_validate(run.summaries[str(key)])
+        said = EvaluationSummary.model_validate(run.summaries[str(key)])
     except ValidationError as error:
         path = run.folder / "result.json"
         raise DataError(f"{path} does not say what {key} came to", "evaluate the run's model again") from error
     reward = Interval(said.reward.mean, said.reward.low, said.reward.high, said.reward.n)
     asked = _asked(key, said.task)
-    return Result(**asked, rubric=said.rubric, reward=reward, floor=said.floor, ceiling=said.ceiling)
+    return StageResult(**asked, rubric=said.rubric, reward=reward, floor=said.floor, ceiling=said.ceiling)
 
 
-def _evaluated(run: RunRecord, key: EvaluationKey) -> Result:
+def _evaluated(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result of a run that has no outcome yet, from its evaluations."""
     evaluation = read_evaluation(run.evaluation_file(key))
     beside = {}
@@ -177,11 +177,11 @@ def _evaluated(run: RunRecord, key: EvaluationKey) -> Result:
     return _result(evaluation, key, bounds(evaluation, beside) if beside else {})
 
 
-def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> Result:
+def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
     """An evaluation's result; `around` has floor and ceiling, where they are known."""
     asked, reward = _asked(key, evaluation.task), mean_interval(evaluation.rewards())
     floor, ceiling = around.get("floor"), around.get("ceiling")
-    return Result(**asked, rubric=evaluation.rubric, reward=reward, floor=floor, ceiling=ceiling)
+    return StageResult(**asked, rubric=evaluation.rubric, reward=reward, floor=floor, ceiling=ceiling)
 
 
 def _asked(key: EvaluationKey, task: str) -> dict[str, Any]:
@@ -190,7 +190,11 @@ def _asked(key: EvaluationKey, task: str) -> dict[str, Any]:
 
 
 def _pairings(
-    run: RunRecord, earlier: RunRecord | None, origin: Origin, asked: Asked, read: Callable[[Path], Evaluation]
+    run: RunRecord,
+    earlier: RunRecord | None,
+    origin: Origin,
+    asked: EvaluationFilter,
+    read: Callable[[Path], Evaluation],
 ) -> list[Pairing]:
     """A run against its predecessor; where that is the model that it began from, or has no result, against its start.
 

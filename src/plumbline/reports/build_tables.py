@@ -10,14 +10,14 @@ from plumbline.records import Judged
 from plumbline.reports.comparisons import (
     LENIENT,
     STRICT,
-    Change,
     Comparison,
+    QuantityChange,
     reading_names,
     rescued,
     reward_reading,
 )
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
-from plumbline.reports.view import View, name_of
+from plumbline.reports.view import RunView, name_of
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
 SIDES = (Column("before", "Before", "interval"), Column("after", "After", "interval"))
@@ -25,7 +25,7 @@ COUNTS = (Column("wins", "Better", "count"), Column("losses", "Worse", "count"),
 P_HOLM = Column("p", "p (Holm)", "p")
 
 
-def all_tables(view: View) -> list[Table]:
+def all_tables(view: RunView) -> list[Table]:
     """Every table; one with nothing to say has its heading only, but `rise` and `breakdown` are left out then.
 
     Of what several tasks have in common there are two; each task's view has the others.
@@ -42,7 +42,7 @@ def all_tables(view: View) -> list[Table]:
 # -- several tasks ------------------------------------------------------------------------------------------------
 
 
-def tasks(view: View) -> Table:
+def tasks(view: RunView) -> Table:
     """What the verdict compares, a row for each task; at the end the mean of the tasks' means."""
     bounds = ("floor", "ceiling", "skill")
     rows, means = [], []
@@ -70,7 +70,7 @@ def _stages(compared: Comparison) -> str:
 # -- before and after --------------------------------------------------------------------------------------------
 
 
-def results(view: View, splits: Sequence[str]) -> Table:
+def results(view: RunView, splits: Sequence[str]) -> Table:
     """Stages, controls and oracle as rows: the reward under each reading, and what stands beside it."""
     keys = [key for split in splits for key in (*view.final_keys(split), *view.reference_keys(split))]
     evaluations = [view.evaluations[key] for key in keys]
@@ -103,7 +103,7 @@ def results(view: View, splits: Sequence[str]) -> Table:
     return Table.of("results", f"Mean reward {where} [95 % interval], with floor and ceiling", columns, rows)
 
 
-def _source(view: View, key: EvaluationKey) -> str:
+def _source(view: RunView, key: EvaluationKey) -> str:
     if key.stage != REFERENCE:
         return name_of(key.stage)
     if key.mode == ORACLE:
@@ -112,7 +112,7 @@ def _source(view: View, key: EvaluationKey) -> str:
     return f"Control: {key.mode} (floor)" if key == controls[-1] else f"Control: {key.mode}"
 
 
-def differences(view: View, splits: Sequence[str]) -> Table:
+def differences(view: RunView, splits: Sequence[str]) -> Table:
     """Each stage against the one before, and the last against the first, pair by pair."""
     rows: list[tuple[Cell, ...]] = []
     for split in splits:
@@ -144,7 +144,9 @@ def strata(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
     return _changes("strata", "Stratum", [(one, one.strata) for one in comparisons], split)
 
 
-def _changes(name: str, title: str, changed: Sequence[tuple[Comparison, Sequence[Change]]], split: bool) -> Table:
+def _changes(
+    name: str, title: str, changed: Sequence[tuple[Comparison, Sequence[QuantityChange]]], split: bool
+) -> Table:
     caption = f"Reward by {title.lower()}"
     if compared := sorted({f"{_stages(one)}, {one.mode}" for one, _ in changed}):
         caption += f", {' and '.join(compared)} [95 % interval]"
@@ -156,7 +158,7 @@ def _changes(name: str, title: str, changed: Sequence[tuple[Comparison, Sequence
     return Table.of(name, caption, (*first, "n", *SIDES, "difference", P_HOLM, *COUNTS), rows)
 
 
-def rise(view: View) -> Table:
+def rise(view: RunView) -> Table:
     """The first stage against the last: a row for each split, reward first, then the task's own figures."""
     figures = view.task_headline.figures if view.task_headline else ()
     rows: list[tuple[Cell, ...]] = []
@@ -169,7 +171,7 @@ def rise(view: View) -> Table:
     return Table.of("rise", "The first stage against the last, by split [95 % interval]", columns, rows)
 
 
-def breakdown(view: View, compared: Sequence[Comparison]) -> Table:
+def breakdown(view: RunView, compared: Sequence[Comparison]) -> Table:
     """A row for each split and stratum, and each split and kind."""
     headline = view.task_headline
     rows: list[tuple[Cell, ...]] = []
@@ -183,7 +185,7 @@ def breakdown(view: View, compared: Sequence[Comparison]) -> Table:
     return Table.of("breakdown", "The first stage against the last, by split and kind [95 % interval]", columns, rows)
 
 
-def _change(change: Change) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
+def _change(change: QuantityChange) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
     """The cells under n, before, after, difference, p, and the counts."""
     pairs = change.paired
     shown = (pairs.difference.n, change.before, change.after, pairs.difference, change.p)
@@ -193,7 +195,7 @@ def _change(change: Change) -> tuple[int, Interval, Interval, Interval, float, i
 # -- parse modes -------------------------------------------------------------------------------------------------
 
 
-def parse_modes(view: View) -> Table:
+def parse_modes(view: RunView) -> Table:
     """How answers had to be read, and what strict and lenient reading pay for them, before and after."""
     columns = (
         Column("how", "Read as"),
@@ -232,7 +234,7 @@ def _reading(rows: Sequence[Judged], name: str) -> Interval | None:
 # -- over time ---------------------------------------------------------------------------------------------------
 
 
-def curve(view: View) -> Table:
+def curve(view: RunView) -> Table:
     """Every evaluation during training."""
     rows = (
         (step, split, mode, len(evaluation.rows), view.reward(evaluation))
@@ -243,7 +245,7 @@ def curve(view: View) -> Table:
     return Table.of("curve", "Evaluations during RL [95 % interval]", columns, rows)
 
 
-def watch(view: View) -> Table:
+def watch(view: RunView) -> Table:
     """The recipe's watch rules, with what each did while the run trained, and what the records say of it now."""
     done: dict[str, list[str]] = {}
     for event in view.events:
@@ -259,7 +261,7 @@ def watch(view: View) -> Table:
     return Table.of("watch", caption, ("rule", "expected", "stop_if", "warn_if", *told), rows)
 
 
-def time(view: View) -> Table:
+def time(view: RunView) -> Table:
     """Recorded seconds by stage and kind of work."""
     total = sum(view.seconds.values())
     rows = (

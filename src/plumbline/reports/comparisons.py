@@ -33,7 +33,7 @@ Pair = tuple[Judged, Judged]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class QuantityChange:
     """One quantity of the same examples before and after; `p` is adjusted where it is one of several."""
 
     name: str
@@ -66,7 +66,7 @@ class FormShare:
     changed: int
     from_changed: float
     from_rest: float
-    rest: Change | None
+    rest: QuantityChange | None
     """The reward of the examples whose form stayed as it was; None where there are none."""
 
 
@@ -78,7 +78,7 @@ class Comparison:
     mode: str
     before: str
     after: str
-    reward: Change
+    reward: QuantityChange
     pairs: tuple[Pair, ...]
     form: tuple[str, ...]
     """Names of the parts that judge how an answer is written."""
@@ -86,19 +86,19 @@ class Comparison:
     """Examples whose answer could not be judged, before or after."""
 
     @cached_property
-    def parts(self) -> list[Change]:
+    def parts(self) -> list[QuantityChange]:
         """Every part that was computed on both sides of at least one example."""
         return holm(self.parts_unadjusted)
 
     @cached_property
-    def parts_unadjusted(self) -> list[Change]:
+    def parts_unadjusted(self) -> list[QuantityChange]:
         """The same parts, each with the p-value of a question by itself."""
         names = dict.fromkeys(name for pair in self.pairs for row in pair for name in row.parts)
         changes = (_change(name, self.pairs, _part(name), name in self.form) for name in names)
         return [change for change in changes if change is not None]
 
     @cached_property
-    def strata(self) -> list[Change]:
+    def strata(self) -> list[QuantityChange]:
         """The reward by stratum, where there is more than one."""
         names = sorted({after.stratum for _, after in self.pairs})
         if len(names) < 2:
@@ -109,7 +109,7 @@ class Comparison:
         )
         return holm([change for change in changes if change is not None])
 
-    def kinds(self, prefix: str) -> list[Change]:
+    def kinds(self, prefix: str) -> list[QuantityChange]:
         """The parts under a prefix; their p-values are adjusted for their own number. None where it is empty."""
         return holm([part for part in self.parts_unadjusted if prefix and part.name.startswith(prefix)])
 
@@ -155,16 +155,16 @@ def _part(name: str) -> Callable[[Judged], float | None]:
 
 def _change(
     name: str, pairs: Sequence[Pair], value: Callable[[Judged], float | None], is_form: bool = False
-) -> Change | None:
+) -> QuantityChange | None:
     values = [(value(before), value(after)) for before, after in pairs]
     both = np.array([(b, a) for b, a in values if b is not None and a is not None], dtype=np.float64)
     if not len(both):
         return None
     result = paired(both[:, 0], both[:, 1])
-    return Change(name, mean_interval(both[:, 0]), mean_interval(both[:, 1]), result, result.p_value, is_form)
+    return QuantityChange(name, mean_interval(both[:, 0]), mean_interval(both[:, 1]), result, result.p_value, is_form)
 
 
-def holm(changes: Sequence[Change]) -> list[Change]:
+def holm(changes: Sequence[QuantityChange]) -> list[QuantityChange]:
     """The same changes with p-values adjusted for their number (`statistics.holm`)."""
     adjusted = holm_adjusted([change.p for change in changes])
     return [replace(change, p=p) for change, p in zip(changes, adjusted, strict=True)]

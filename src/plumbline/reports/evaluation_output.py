@@ -20,7 +20,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
-from plumbline.reports.page import Section, is_page, page, section
+from plumbline.reports.page import PageSection, is_page, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
 from plumbline.runs import claims
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
@@ -228,9 +228,9 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
     """
     tables = evaluation_tables(summary)
     title = f"{summary['source']} on {summary['task']} {summary['split']}"
-    sections = [Section("figures", title, tables[0].to_html())]
+    sections = [PageSection("figures", title, tables[0].to_html())]
     sections += [
-        Section(table.name, table.name.replace("by-", "By "), table.to_html(limit=200)) for table in tables[1:]
+        PageSection(table.name, table.name.replace("by-", "By "), table.to_html(limit=200)) for table in tables[1:]
     ]
     if replays:
         sections.append(section("replays", "Episodes, replayed", replays={RULE: replays}))

@@ -30,7 +30,7 @@ RELATION = re.compile(r"\b([np]) ([=<]) (?=\d)")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A part of the page: its anchor, its heading (none for the top), and its HTML."""
 
     anchor: str
@@ -39,7 +39,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class ChartFigure:
     """A chart with its caption."""
 
     title: str
@@ -60,16 +60,16 @@ def is_page(path: Path) -> bool:
         return GENERATOR.encode() in file.read(1000)
 
 
-def page(title: str, sections: Sequence[Section]) -> str:
+def page(title: str, sections: Sequence[PageSection]) -> str:
     """The whole file."""
     # Text of models is escaped, so that only the replays can have written this.
     policy = POLICY + (PICTURES if any('<img src="data:' in section.body for section in sections) else "")
     return render("page.html", title=title, sections=sections, policy=policy)
 
 
-def section(anchor: str, heading: str, template: str = "", **values: object) -> Section:
+def section(anchor: str, heading: str, template: str = "", **values: object) -> PageSection:
     """A section by its template, which is called as its anchor unless another is named."""
-    return Section(anchor, heading, render(f"{template or anchor}.html", **values))
+    return PageSection(anchor, heading, render(f"{template or anchor}.html", **values))
 
 
 def render(name: str, **values: object) -> str:

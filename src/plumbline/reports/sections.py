@@ -18,9 +18,9 @@ from plumbline.reports import charts, comparisons, numbers
 from plumbline.reports.charts import Layer, Mark, Values
 from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, rescued
 from plumbline.reports.findings import counted, remedies
-from plumbline.reports.page import Figure, clip, minus
+from plumbline.reports.page import ChartFigure, clip, minus
 from plumbline.reports.tables import Column, Table
-from plumbline.reports.view import View, name_of
+from plumbline.reports.view import RunView, name_of
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, Replay
 from plumbline.runs.lineage import RATES
 from plumbline.storage import dumps
@@ -41,7 +41,7 @@ CONTROL = (
 )
 
 
-def progress(view: View) -> str:
+def progress(view: RunView) -> str:
     """How far an unfinished run is; empty for a finished one."""
     if view.finished:
         return ""
@@ -54,14 +54,14 @@ def progress(view: View) -> str:
     return f"This run is not finished: its last recorded step is {name_of(stage)} {step}{of}."
 
 
-def warning_lines(view: View) -> list[str]:
+def warning_lines(view: RunView) -> list[str]:
     """The first warnings, clipped, and how many more there are."""
     lines = [f"{event['kind']}: {event['message'][:LONGEST]}" for event in view.warnings[:MOST_WARNINGS]]
     left = len(view.warnings) - MOST_WARNINGS
     return [*lines, f"and {left} more, below under Events"] if left > 0 else lines
 
 
-def alarms(view: View) -> list[str]:
+def alarms(view: RunView) -> list[str]:
     """The fatal findings and the warnings, for the top of the page."""
     return [f"{each.level}: {each.what}" for one in view.examined for each in one.findings if each.level != "note"]
 
@@ -69,14 +69,14 @@ def alarms(view: View) -> list[str]:
 # -- before and after --------------------------------------------------------------------------------------------
 
 
-def unjudged(view: View) -> str:
+def unjudged(view: RunView) -> str:
     """How many answers could not be judged, and the most frequent causes; empty where there is none."""
     causes = Counter(row.failure for evaluation in view.evaluations.values() for row in evaluation.unjudged)
     said = "; ".join(f"{count} because of {clip(cause, 200)[0]}" for cause, count in causes.most_common(3))
     return f"Not judged, over all evaluations: {causes.total()} answers. {said}." if causes else ""
 
 
-def rewards(view: View, split: str) -> Figure:
+def rewards(view: RunView, split: str) -> ChartFigure:
     """The reward by stage and mode; beside it what another reading pays, and the best control and the oracle."""
     keys = view.final_keys(split)
     evaluations = [view.evaluations[key] for key in keys]
@@ -97,7 +97,7 @@ def rewards(view: View, split: str) -> Figure:
     counts = sorted({len(evaluation.rows) for evaluation in evaluations})
     keyed = [("c1", "circle", f"{named} reading, the reward" if named else "reward")]
     label = f"Mean reward on {split} by stage: {'; '.join(said)}"
-    return Figure(
+    return ChartFigure(
         title=f"Reward on {split}",
         chart=charts.dot_chart(rows, label=label, references=lines),
         about=f"n = {', '.join(map(numbers.count, counts))}; bars are 95 % intervals.",
@@ -131,18 +131,18 @@ SUPERVISED: Metrics = {
     "train/loss": ("Loss", "nats a target token", None),
     **{key: HEALTH[key] for key in ("train/grad_norm", "train/learning_rate")},
 }
-Group = tuple[str, str, list[Figure], str]
+Group = tuple[str, str, list[ChartFigure], str]
 """Heading, what its figures are, the figures, and what is said below them."""
 
 
-def curves(view: View) -> tuple[Figure | None, list[Group]]:
+def curves(view: RunView) -> tuple[ChartFigure | None, list[Group]]:
     """The reward in training and on held-out examples; and its parts and the health of the run, RL first."""
     rows = _trained(view.metrics.get("rl", []))
     reward = _reward(view, rows) if rows or view.inside() else None
     return reward, [group for group in _groups(view, rows) if group[2]]
 
 
-def _groups(view: View, rows: Rows) -> Iterator[Group]:
+def _groups(view: RunView, rows: Rows) -> Iterator[Group]:
     if not view.tasks:
         yield _parts_in_training(rows)
     yield _health(view, rows)
@@ -160,7 +160,7 @@ def _series(rows: Rows, key: str) -> tuple[Values, Values]:
     return charts.numbers_of(row["step"] for row in rows), charts.numbers_of(row.get(key) for row in rows)
 
 
-def _reward(view: View, rows: Rows) -> Figure:
+def _reward(view: RunView, rows: Rows) -> ChartFigure:
     steps, values = _series(rows, "train/reward")
     inside = view.inside()
     layers: list[Layer] = []
@@ -182,10 +182,10 @@ def _reward(view: View, rows: Rows) -> Figure:
     label = f"Reward in training and on held-out examples; in training {_ending(values) or 'not recorded'}"
     about = "; ".join(note for note in notes if note)
     chart, narrow = charts.wide_chart(layers, label)
-    return Figure(title="Reward", about=f"{about[:1].upper() + about[1:]}.", chart=chart, narrow=narrow)
+    return ChartFigure(title="Reward", about=f"{about[:1].upper() + about[1:]}.", chart=chart, narrow=narrow)
 
 
-def _train_note(view: View, values: Values) -> str:
+def _train_note(view: RunView, values: Values) -> str:
     if not np.isfinite(values).any():
         return ""
     rl = view.run.recipe.rl
@@ -208,7 +208,7 @@ def _parts_in_training(rows: Rows) -> Group:
     return "Parts of the reward in training", about, drawn, more
 
 
-def _health(view: View, rows: Rows) -> Group:
+def _health(view: RunView, rows: Rows) -> Group:
     failed = any(row.get("train/frac_failed") for row in rows)  # the usual case is 0, and no news
     shown = {key: one for key, one in HEALTH.items() if failed or key != "train/frac_failed"}
     drawn = _small_figures(rows, shown)
@@ -227,7 +227,7 @@ def _health(view: View, rows: Rows) -> Group:
     return "Health of RL", _ends_note(rows), drawn, " ".join(notes)
 
 
-def _small_figures(rows: Rows, metrics: Metrics, *, band: bool = False) -> list[Figure]:
+def _small_figures(rows: Rows, metrics: Metrics, *, band: bool = False) -> list[ChartFigure]:
     """Small figures of the metrics that were computed at all."""
     figures = []
     for key, (title, about, y_range) in metrics.items():
@@ -239,7 +239,7 @@ def _small_figures(rows: Rows, metrics: Metrics, *, band: bool = False) -> list[
             layers = charts.smoothed(steps, values, band=band, most=SMALL_POINTS)
         ending = _ending(values)
         chart = charts.line_chart(layers, label=f"{title}: {ending}", size=charts.SMALL, y_range=y_range)
-        figures.append(Figure(title=title, about=about, chart=chart, ending=ending))
+        figures.append(ChartFigure(title=title, about=about, chart=chart, ending=ending))
     return figures
 
 
@@ -268,7 +268,7 @@ def _ending(values: Values) -> str:
 # -- strict against lenient --------------------------------------------------------------------------------------
 
 
-def readings_in_training(view: View) -> Figure | None:
+def readings_in_training(view: RunView) -> ChartFigure | None:
     """The strict and the lenient reward by step; None where neither was recorded."""
     rows = view.metrics.get("rl", [])
     layers: list[Layer] = []
@@ -279,7 +279,7 @@ def readings_in_training(view: View) -> Figure | None:
     if not layers:
         return None
     chart, narrow = charts.wide_chart(layers, "Strict and lenient reward in training", height=250, right=64)
-    return Figure(
+    return ChartFigure(
         title="Both readings in training",
         about="mean over each step's rollouts; lines are moving means with their 95 % band.",
         keys=(("c1", "circle", LENIENT), ("c2", "circle", STRICT)),
@@ -288,7 +288,7 @@ def readings_in_training(view: View) -> Figure | None:
     )
 
 
-def reading_sentences(view: View) -> list[str]:
+def reading_sentences(view: RunView) -> list[str]:
     """Of the two stages that the verdict compares: how many answers only the lenient reading pays."""
     return [_reading_sentence(name_of(key.stage), view.evaluations[key]) for key in view.headline_keys]
 
@@ -307,7 +307,7 @@ def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
     )
 
 
-def lost_by_strict_parsing(view: View) -> tuple[str, str] | None:
+def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
     """How many answers only the lenient reading pays, before and after, and of how many; None without both readings."""
     evaluations = [view.evaluations[key] for key in view.headline_keys]
     if not all(map(comparisons.has_both, evaluations)):
@@ -338,13 +338,13 @@ def form_sentence(compared: Comparison | None) -> str:
 
 def changes(
     compared: Comparison,
-    changed: Sequence[comparisons.Change],
+    changed: Sequence[comparisons.QuantityChange],
     title: str,
     x_title: str = "mean",
     *,
     prefix: str = "",
     left: int = 0,
-) -> Figure:
+) -> ChartFigure:
     """Before and after as dots. `prefix` is taken from the names; `left` is how many there are where not all are."""
     before, after = name_of(compared.before), name_of(compared.after)
     rows, said = [], []
@@ -353,7 +353,7 @@ def changes(
         marks = (Mark(change.before, before, "c2", "hollow"), Mark(change.after, after, "c1"))
         rows.append((name, marks, minus(numbers.signed(change.paired.difference.mean))))
         said.append(f"{name} {numbers.fixed(change.before.mean)} to {numbers.fixed(change.after.mean)}")
-    return Figure(
+    return ChartFigure(
         title=title,
         chart=charts.dot_chart(rows, label=f"{title}, before and after: {'; '.join(said)}", x_title=x_title),
         about="95 % intervals; the difference at the right.",
@@ -367,7 +367,7 @@ def changes(
 MOST_VALUES, MOST_MISTAKES = 14, 30
 
 
-def rollouts(view: View) -> list[Judged]:
+def rollouts(view: RunView) -> list[Judged]:
     """The two best and the two worst rollouts of the last recorded step of training."""
     latest = [row for row in view.samples if row["step"] == view.samples[-1]["step"] and row["reward"] is not None]
     ranked = sorted(latest, key=lambda row: (-row["reward"], row["id"]))
@@ -388,7 +388,7 @@ def rollouts(view: View) -> list[Judged]:
     ]
 
 
-def side_by_side(view: View, compared: Comparison) -> list[tuple[comparisons.Picked, str, str | None, Table | None]]:
+def side_by_side(view: RunView, compared: Comparison) -> list[tuple[comparisons.Picked, str, str | None, Table | None]]:
     """The examples that are shown, each with its prompt and its gold answer, as far as known, and its values.
 
     The gold answer is that of the example where it is given, else what the oracle answered.
@@ -438,7 +438,7 @@ def _value(value: object) -> str:
     return clip(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 300)[0]
 
 
-def replays(view: View) -> dict[str, Sequence[Replay]]:
+def replays(view: RunView) -> dict[str, Sequence[Replay]]:
     """Replayed episodes by what is said of them."""
     return {
         f"{name_of(key.stage)} on {key.split}, {key.mode} answers. {REPLAYED}": episodes
@@ -455,7 +455,7 @@ def mistakes(replay: Replay) -> Table:
 # -- what the checks and the recipe say --------------------------------------------------------------------------
 
 
-def check_facts(view: View) -> Facts:
+def check_facts(view: RunView) -> Facts:
     """Stage by stage: each finding with causes and remedy, then how many checks are clear and which were not done."""
     said = []
     for one in view.examined:
@@ -470,7 +470,7 @@ def check_facts(view: View) -> Facts:
     return said
 
 
-def next_facts(view: View) -> Facts:
+def next_facts(view: RunView) -> Facts:
     """Each question with its answer, the scenario, and the changes of the next recipe; nothing without a tree."""
     decision = view.decision
     if decision is None:
@@ -500,7 +500,7 @@ COMMANDS = (
 )
 
 
-def seconds(view: View) -> Figure:
+def seconds(view: RunView) -> ChartFigure:
     """Where the recorded seconds went."""
     total = sum(view.seconds.values())
     shares = [
@@ -513,10 +513,10 @@ def seconds(view: View) -> Figure:
     ]
     label = "Seconds by kind of work: " + "; ".join(f"{name} {note}" for name, _, note in shares)
     about = "recorded seconds of training steps; loading models and the evaluations after each stage are not in them."
-    return Figure(title="Time", about=about, chart=charts.share_chart(shares, label=label))
+    return ChartFigure(title="Time", about=about, chart=charts.share_chart(shares, label=label))
 
 
-def tokens(view: View) -> Facts:
+def tokens(view: RunView) -> Facts:
     """Counts of what was generated and trained on, and the speed where both are known."""
     found = [("Training, recorded", numbers.duration(sum(view.seconds.values())))]
     drawn = [int(row["tokens"]) for row in view.samples if isinstance(row.get("tokens"), int)]
@@ -538,7 +538,7 @@ def tokens(view: View) -> Facts:
     return found
 
 
-def identity(view: View) -> Facts:
+def identity(view: RunView) -> Facts:
     """What the run is, in a few lines."""
     recipe = view.run.recipe
     lora = recipe.model.lora if isinstance(recipe.model, PretrainedModel) else None
@@ -570,14 +570,14 @@ def _budget(seconds: float | None) -> str:
     return "" if seconds is None else f" or {numbers.duration(seconds)} of processor time"
 
 
-def _rate(view: View, stage: str, rate: float) -> str:
+def _rate(view: RunView, stage: str, rate: float) -> str:
     """A stage's learning rate, and what it was before a resume changed it."""
     changed = [event for event in view.events if event.get("kind") == "changed" and event.get("key") == RATES[stage]]
     past = ", ".join(f"{event.get('old')} before step {event.get('step')}" for event in changed)
     return f"lr {rate:g}" + (f" ({clip(past, LONGEST)[0]})" if past else "")
 
 
-def without_folder(view: View, text: str) -> str:
+def without_folder(view: RunView, text: str) -> str:
     """A text in which this run's directory is called RUN: a report says nothing about the machine's folders."""
     for folder in sorted({str(view.run.folder), str(view.run.folder.resolve())}, key=len, reverse=True):
         if len(folder) > 2:
@@ -585,7 +585,7 @@ def without_folder(view: View, text: str) -> str:
     return text
 
 
-def environment(view: View) -> Facts:
+def environment(view: RunView) -> Facts:
     """Versions and machine, nested keys joined."""
     return [(key, without_folder(view, value)) for key, value in _flat(view.environment)][:60]
 
@@ -603,7 +603,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def events(view: View) -> Facts:
+def events(view: RunView) -> Facts:
     """When, and what; the first ones, clipped."""
     return [
         (

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from plumbline.errors import visible
 from plumbline.evaluation.comparison import Pairing
-from plumbline.evaluation.history import Lineage, Member, Result
+from plumbline.evaluation.history import Lineage, Member, StageResult
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed, wide_chart
-from plumbline.reports.page import Figure, page, section
+from plumbline.reports.page import ChartFigure, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.runs.lineage import in_words
 from plumbline.runs.run import Run
@@ -208,9 +208,9 @@ def history_page(found: Lineage, command: str) -> str:
     return page("Runs · Plumbline", sections)
 
 
-def _figures(found: Lineage) -> list[Figure]:
+def _figures(found: Lineage) -> list[ChartFigure]:
     """A figure for each task, split and rubric: rewards under two rubrics do not stand on one axis."""
-    groups: dict[tuple[str, str, str], dict[str, list[Result]]] = {}
+    groups: dict[tuple[str, str, str], dict[str, list[StageResult]]] = {}
     for member in found.members:
         for one in member.results:
             group = groups.setdefault((one.task, one.split, one.rubric), {})
@@ -222,7 +222,7 @@ def _figures(found: Lineage) -> list[Figure]:
     ]
 
 
-def _figure(title: str, rubric: str, runs: dict[str, list[Result]]) -> Figure:
+def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> ChartFigure:
     rows = [
         # The end of a name says more than its beginning: seeds and versions stand there.
         (name if len(name) <= 22 else f"…{name[-21:]}", list(map(_mark, results)), "")
@@ -239,7 +239,7 @@ def _figure(title: str, rubric: str, runs: dict[str, list[Result]]) -> Figure:
         values = {getattr(one, name) for one in every}
         if len(values) == 1 and (value := values.pop()) is not None:
             bounds.append((name, Interval(value, value, value, every[0].reward.n)))
-    return Figure(
+    return ChartFigure(
         title=title,
         about="mean reward [95 %]",
         keys=tuple((mark.style, mark.shape, mode) for mode, mark in marks.items()),
@@ -248,7 +248,7 @@ def _figure(title: str, rubric: str, runs: dict[str, list[Result]]) -> Figure:
     )
 
 
-def _mark(one: Result) -> Mark:
+def _mark(one: StageResult) -> Mark:
     style, shape = STYLES.get(one.mode, ("c3", "diamond"))
     return Mark(one.reward, one.mode, style, shape)
 
@@ -340,7 +340,7 @@ def sweep_page(
     )
 
 
-def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[Figure]:
+def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[ChartFigure]:
     """For each variant and task a chart of the reward in training, a line a seed; of evaluations alike."""
     groups: dict[str, list[tuple[int, Run]]] = {}
     for label, seed, run in runs:
@@ -363,5 +363,5 @@ def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[Figure]:
             if layers:
                 title = ", ".join(filter(None, ("Reward", label, task)))
                 chart, narrow = wide_chart(layers, f"{title} {what}; at the end {', '.join(ends)}")
-                figures.append(Figure(title=title, about=what, chart=chart, narrow=narrow))
+                figures.append(ChartFigure(title=title, about=what, chart=chart, narrow=narrow))
     return figures

@@ -10,8 +10,8 @@ from typing import Literal
 
 from plumbline.errors import IncomparableError
 from plumbline.reports import numbers
-from plumbline.reports.comparisons import Change, Comparison
-from plumbline.reports.view import Bounds, View, name_of
+from plumbline.reports.comparisons import Comparison, QuantityChange
+from plumbline.reports.view import Bounds, RunView, name_of
 from plumbline.runs.evaluations import EvaluationKey
 
 Tone = Literal["rise", "fall", "same", "control", "none"]
@@ -81,7 +81,7 @@ def verdict(
     return Verdict(sentence, f"{reason[0].upper()}{reason[1:]}." if reason else "", tone)
 
 
-def run_verdict(view: View) -> Verdict:
+def run_verdict(view: RunView) -> Verdict:
     """The verdict on a run: on the last two stages that were evaluated on its headline split, or what is missing."""
     if view.tasks:
         return _of_tasks(view)
@@ -123,7 +123,7 @@ def run_verdict(view: View) -> Verdict:
     return result
 
 
-def _of_tasks(view: View) -> Verdict:
+def _of_tasks(view: RunView) -> Verdict:
     """What happened to each task, those that fell first named; their rewards are of different rubrics."""
     said = {one.task: run_verdict(one) for one in view.tasks}
     directions: dict[str, list[str]] = {}
@@ -143,7 +143,7 @@ def _of_tasks(view: View) -> Verdict:
     )
 
 
-def rise_sentences(view: View) -> list[str]:
+def rise_sentences(view: RunView) -> list[str]:
     """By how much the reward rose on each split, from the first stage to the last."""
     return [
         f"On {one.split} ({numbers.count(len(one.pairs))} examples) the {one.mode} reward "
@@ -175,7 +175,7 @@ def _claim(comparison: Comparison) -> str:
     )
 
 
-def _sure(change: Change) -> str:
+def _sure(change: QuantityChange) -> str:
     return f"{numbers.interval_text(change.paired.difference, sign=True)}, {numbers.p_text(change.p)}"
 
 
@@ -229,7 +229,7 @@ def _origin(comparison: Comparison) -> str:
     return f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"
 
 
-def _named(changes: Sequence[Change], most: int = 3) -> str:
+def _named(changes: Sequence[QuantityChange], most: int = 3) -> str:
     """The largest changes by name: `parse +0.370, alone +0.210`."""
     largest = sorted(changes, key=lambda change: -abs(change.paired.difference.mean))
     named = [f"{change.name} {numbers.signed(change.paired.difference.mean)}" for change in largest[:most]]

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from plumbline.checks.check import Examination, examine
-from plumbline.checks.diagnosis.conditions import Evidence, Records
+from plumbline.checks.diagnosis.conditions import Evidence, RunFigures
 from plumbline.checks.diagnosis.decide import Decision, decide
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.diagnosis.watch import Watched, afterwards
+from plumbline.checks.diagnosis.watch import RuleHistory, afterwards
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import aligned, among
 from plumbline.evaluation.evaluate import ORACLE
@@ -47,7 +47,7 @@ class Bounds:
 
 
 @dataclass
-class View:
+class RunView:
     """A run as a report sees it. Everything is computed once, when it is first asked for."""
 
     run: Run
@@ -55,18 +55,18 @@ class View:
     """Held-out examples by task and id, as far as they are known."""
     task: str = ""
     """What the recipe calls the task that is looked at; empty for the only one, and for what several have in common."""
-    whole: "View | None" = None
+    whole: "RunView | None" = None
     """The run that this is one task of."""
     _summaries: dict[EvaluationKey, dict[str, Any]] = field(default_factory=dict)
     _rewards: dict[int, Interval] = field(default_factory=dict)
     _compared: dict[tuple[str, ...], Comparison | IncomparableError] = field(default_factory=dict)
 
     @cached_property
-    def tasks(self) -> "list[View]":
+    def tasks(self) -> "list[RunView]":
         """A run of several tasks, task by task: each as if the run were of this one alone, as far as evaluations,
         rewards and samples go. Empty for a run of one task, and inside such a view."""
         names = self.run.recipe.tasks if self.whole is None else None
-        return [View(self.run, self.given, name, self) for name in names or ()]
+        return [RunView(self.run, self.given, name, self) for name in names or ()]
 
     @property
     def examples(self) -> Mapping[str, Example]:
@@ -130,7 +130,7 @@ class View:
         return [event for event in self.events if event["kind"] not in QUIET]
 
     @cached_property
-    def watched(self) -> list[Watched]:
+    def watched(self) -> list[RuleHistory]:
         """What became of the recipe's watch rules; of several tasks, those of the run stand with the run alone."""
         return afterwards(self.run) if self.whole is None else []
 
@@ -138,7 +138,7 @@ class View:
     def decision(self) -> Decision | None:
         """What the recipe's tree makes of this run alone; None where it has none."""
         tree = self.run.recipe.decide
-        return decide(Evidence((Records(self.run),)), tree) if tree is not None and self.whole is None else None
+        return decide(Evidence((RunFigures(self.run),)), tree) if tree is not None and self.whole is None else None
 
     @cached_property
     def examined(self) -> list[Examination[History]]:

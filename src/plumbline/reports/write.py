@@ -9,9 +9,9 @@ from rich.text import Text
 from plumbline.records import Example
 from plumbline.reports import sections
 from plumbline.reports.build_tables import all_tables, watch
-from plumbline.reports.page import Section, page, render, section
+from plumbline.reports.page import PageSection, page, render, section
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
-from plumbline.reports.view import View
+from plumbline.reports.view import RunView
 from plumbline.runs.claims import check_links
 from plumbline.runs.run import Run
 from plumbline.storage import write_text
@@ -32,7 +32,7 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
         DataError: a record cannot be read.
         StorageError: the directory cannot be written, or a link in it leads the tables out of it.
     """
-    view = View(run, examples or {})
+    view = RunView(run, examples or {})
     said = run_verdict(view)
     files: dict[str, str] = {}
     for one in (view, *view.tasks):
@@ -47,7 +47,7 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
     return run.folder / "report.html"
 
 
-def html_report(view: View, said: Verdict) -> str:
+def html_report(view: RunView, said: Verdict) -> str:
     """The HTML file; of several tasks with sections for each. A section with nothing to say is left out."""
     made = [section("top", "", view=view, said=said)]
     for one in view.tasks or [view]:
@@ -67,7 +67,7 @@ def html_report(view: View, said: Verdict) -> str:
         made.append(section("curves", "Curves", view=view))
     made += [
         section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
-        Section("watch", "Watch rules", watch(view).to_html() if view.watched else ""),
+        PageSection("watch", "Watch rules", watch(view).to_html() if view.watched else ""),
         section("next", "What to do next", "facts", pairs=sections.next_facts(view)),
         section("cost", "Time and tokens", view=view),
         section("record", "Recipe, environment, events", view=view),
@@ -77,7 +77,7 @@ def html_report(view: View, said: Verdict) -> str:
 
 def run_summary(run: Run) -> RenderableType:
     """The end of a run: its verdict, where the report and the model are, and what to do next."""
-    view = View(run)
+    view = RunView(run)
     said = run_verdict(view)
     lines = [Text(said.sentence, style="bold")]
     if said.reason:

@@ -59,7 +59,7 @@ RATES = {
 """The key of each stage's learning rate."""
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """A key of a recipe with its value before and after."""
 
     key: str
@@ -283,18 +283,18 @@ def _kind(run: RunRecord, origin: Origin) -> str:
 # -- what differs --------------------------------------------------------------------------------------------------
 
 
-def changes(before: RunRecord, after: RunRecord) -> list[Change]:
+def changes(before: RunRecord, after: RunRecord) -> list[KeyChange]:
     """What differs between two runs' recipes, but for their names and where they are written.
 
     A section that only one of them has is one change, from or to None.
     """
-    found: list[Change] = []
+    found: list[KeyChange] = []
     for key, old, new in value_differences(before.recipe, after.recipe):
         top = _missing_section(key, before.recipe, after.recipe)
         if key.partition(".")[0] in UNSAID or any(top == one for one, *_ in found):
             continue
         change = (key, old, new) if top is None else (top, _at(before.recipe, top), _at(after.recipe, top))
-        found.append(Change(*change))
+        found.append(KeyChange(*change))
     return found
 
 
@@ -316,7 +316,7 @@ def _at(recipe: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def in_words(found: Sequence[Change], most: int | None = None) -> str:
+def in_words(found: Sequence[KeyChange], most: int | None = None) -> str:
     """Changes as people say them: rl.steps 50 → 100; sft left out.
 
     Args:
@@ -349,13 +349,15 @@ def same_but_seed(one: Recipe, other: Recipe) -> bool:
     return not more_than_seed(one, other)
 
 
-def more_than_seed(one: Recipe, other: Recipe) -> list[Change]:
+def more_than_seed(one: Recipe, other: Recipe) -> list[KeyChange]:
     """What differs besides the seed, the name and what changes no result."""
     free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
-    return [change for each in differences(one, other) if not (change := Change(*each)).free and change.key not in free]
+    return [
+        change for each in differences(one, other) if not (change := KeyChange(*each)).free and change.key not in free
+    ]
 
 
-def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], folder: object) -> list[Change]:
+def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], folder: object) -> list[KeyChange]:
     """What differs between the recipe of a run and the one it is resumed with.
 
     Args:
@@ -367,7 +369,7 @@ def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], fold
     Raises:
         RunError: something differs that may not; says what may.
     """
-    found = [Change(*each) for each in differences(before, now)]
+    found = [KeyChange(*each) for each in differences(before, now)]
     late = [each for stage, key in RATES.items() if stage in finished for each in found if each.key == key]
     if late:
         raise RunError(

@@ -197,7 +197,7 @@ def _short(value: float) -> str:
 # -- trackers ------------------------------------------------------------------------------------------------------
 
 
-class Hosted:
+class HostedTracker:
     """A tracker with the calls of W&B: Trackio or Weights & Biases, by the name of its module.
 
     Trackio stores on this machine, and `trackio show --project NAME` opens its dashboard. With WANDB_MODE=offline
@@ -261,8 +261,8 @@ def alert(name: str, run: Any, kind: str, message: str) -> None:
 
 
 TRACKERS: dict[str, Callable[[Recipe, Path], Any]] = {
-    "trackio": partial(Hosted, "trackio"),
-    "wandb": partial(Hosted, "wandb"),
+    "trackio": partial(HostedTracker, "trackio"),
+    "wandb": partial(HostedTracker, "wandb"),
     "tensorboard": TensorBoard,
 }
 MODULES = {"tensorboard": "torch.utils.tensorboard"}

@@ -22,7 +22,17 @@ from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.runs import claims, remote
 from plumbline.runs.cards import CARD
 from plumbline.runs.record import in_use, is_blank
-from plumbline.runs.remote import NOTE, WRITTEN_HERE, Entry, Files, Store, folder_for, join, key_of, parse_manifest
+from plumbline.runs.remote import (
+    NOTE,
+    WRITTEN_HERE,
+    Files,
+    ManifestEntry,
+    Store,
+    folder_for,
+    join,
+    key_of,
+    parse_manifest,
+)
 from plumbline.runs.run import RUN as KIND
 from plumbline.runs.run import Observer, Run, is_run
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json
@@ -43,7 +53,7 @@ class Publisher:
     def __init__(self, folder: Path, store: Store) -> None:
         self.folder, self.store = folder, store
         self.there = remote.read_manifest(store)
-        self.sent: dict[str, tuple[Signature, Entry]] = {}
+        self.sent: dict[str, tuple[Signature, ManifestEntry]] = {}
 
     def put(self) -> None:
         """Put the folder as it is now.
@@ -86,7 +96,7 @@ class Publisher:
             )
         return content
 
-    def _send(self, path: str, sizes: Mapping[str, int]) -> Entry:
+    def _send(self, path: str, sizes: Mapping[str, int]) -> ManifestEntry:
         """Send a file of the folder, unless it is there already."""
         place = self.folder / path
         found = place.stat()
@@ -98,10 +108,10 @@ class Publisher:
         content: Path | bytes = place
         if key_of(path, "") == path:
             with place.open("rb") as file:
-                entry = Entry(found.st_size, hashlib.file_digest(file, "sha256").hexdigest())
+                entry = ManifestEntry(found.st_size, hashlib.file_digest(file, "sha256").hexdigest())
         else:  # it may grow meanwhile
             content = place.read_bytes()
-            entry = Entry(len(content), _digest(content))
+            entry = ManifestEntry(len(content), _digest(content))
         key = key_of(path, entry.sha256)
         if self.there.get(path) != entry or sizes.get(key) != entry.size:
             self.store.write(key, content)

@@ -94,7 +94,7 @@ class _Mean(_Row):
     n: Annotated[int, Field(ge=1, le=10**15)]
 
 
-class Summary(_Row):
+class EvaluationSummary(_Row):
     """What a run's outcome says of one evaluation, as far as others go by it."""
 
     task: str

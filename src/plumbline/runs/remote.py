@@ -50,14 +50,14 @@ CHECKPOINT = re.compile(rf"{CHECKPOINTS}/([^/]+)/step-0*(\d+)")
 """The folder of a checkpoint at the beginning of a path, its stage and its step."""
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """A file in a manifest."""
 
     size: int
     sha256: str
 
 
-Files = dict[str, Entry]
+Files = dict[str, ManifestEntry]
 """A manifest: entries by the file's path below the run, with / between folders."""
 
 
@@ -281,7 +281,7 @@ def parse_manifest(content: bytes, name: str) -> Files:
     try:
         values = parse_json(content)
         version = values["version"]
-        files = {path: Entry(*entry) for path, entry in values["files"].items()} if version == VERSION else {}
+        files = {path: ManifestEntry(*entry) for path, entry in values["files"].items()} if version == VERSION else {}
         whole = all(type(size) is int and _SHA256.fullmatch(sha256) for size, sha256 in files.values())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         version, files, whole = VERSION, {}, False

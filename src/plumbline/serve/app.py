@@ -18,9 +18,9 @@ from plumbline import __version__
 from plumbline.errors import PlumblineError
 from plumbline.serve.answering import Numbered, Reply, event, together
 from plumbline.serve.backend import Backend
-from plumbline.serve.book import GONE, Book, Entry, known
+from plumbline.serve.book import GONE, Book, RequestRecord, known
 from plumbline.serve.chat_body import ChatBody, askings, read_chat
-from plumbline.serve.limits import Limits, Refusal, read_body, refusal_of, shutting_down
+from plumbline.serve.limits import Refusal, RequestLimits, read_body, refusal_of, shutting_down
 
 
 def application(models: Sequence[Backend], *, book: Book | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
@@ -32,7 +32,7 @@ def application(models: Sequence[Backend], *, book: Book | None = None, routes: 
         routes: further ones, such as a page's.
     """
     by_name = {served.name: served for served in models}
-    book = book or Book(Limits())
+    book = book or Book(RequestLimits())
     book.watch(models)
 
     @contextlib.asynccontextmanager
@@ -84,7 +84,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     return refusal.response()
 
 
-def openapi(models: Mapping[str, Backend], limits: Limits) -> dict[str, Any]:
+def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> dict[str, Any]:
     """The server's own OpenAPI page: the file's paths and answers, the body as it is read, its models and limits."""
     page: dict[str, Any] = json.loads(files("plumbline.serve").joinpath("openapi.json").read_text("utf-8"))
     page["info"]["version"] = __version__
@@ -132,7 +132,7 @@ class Chat:
                 if not entry.begun:
                     raise shutting_down() from None
 
-    async def _answer(self, request: Request, send: Any, entry: Entry) -> None:
+    async def _answer(self, request: Request, send: Any, entry: RequestRecord) -> None:
         body = read_chat(await read_body(request, self.limits))
         served = known(self.models, body.model)
         entry.model = served.name
@@ -152,7 +152,9 @@ class Chat:
                 entry.said["finish"] = [each[-1].finish if each else None for each in reply.pieces]
                 entry.contents["answers"] = ["".join(piece.text for piece in each) for each in reply.pieces]
 
-    async def _send(self, pieces: AsyncGenerator[Numbered, None], reply: Reply, send: Any, entry: Entry) -> None:
+    async def _send(
+        self, pieces: AsyncGenerator[Numbered, None], reply: Reply, send: Any, entry: RequestRecord
+    ) -> None:
         """Send the answers when all have ended, or in a stream as they come.
 
         In a stream, what goes wrong before the first piece has a status, and later an event.

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from plumbline.errors import StorageError
 from plumbline.serve.backend import Backend
-from plumbline.serve.limits import Limits, Refusal, shutting_down
+from plumbline.serve.limits import Refusal, RequestLimits, shutting_down
 from plumbline.storage import clear_os_errors
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -28,7 +28,7 @@ GONE = 499
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class RequestRecord:
     """One request, as it is counted and logged."""
 
     began: float = field(default_factory=time.monotonic)
@@ -78,7 +78,7 @@ def now() -> str:
 class Book:
     """Counts of one server, in a registry of its own, and its log."""
 
-    def __init__(self, limits: Limits, log: Path | None = None, *, contents: bool = False) -> None:
+    def __init__(self, limits: RequestLimits, log: Path | None = None, *, contents: bool = False) -> None:
         """Begin to count.
 
         Raises:
@@ -119,9 +119,9 @@ class Book:
         return generate_latest(self.registry)
 
     @contextmanager
-    def entry(self) -> Iterator[Entry]:
+    def entry(self) -> Iterator[RequestRecord]:
         """Count and log what happens to one request in the block."""
-        entry = Entry()
+        entry = RequestRecord()
         try:
             yield entry
         finally:
@@ -135,7 +135,7 @@ class Book:
                 self.tokens.labels(entry.model, kind).inc(entry.said.get(f"{kind}_tokens", 0))
             self._write(entry, seconds)
 
-    def _write(self, entry: Entry, seconds: float) -> None:
+    def _write(self, entry: RequestRecord, seconds: float) -> None:
         if self._log is None:
             return
         row = {

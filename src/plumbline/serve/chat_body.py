@@ -19,7 +19,7 @@ from pydantic import (
 
 from plumbline.records import Message, Request, Sampling
 from plumbline.serve.backend import Asked
-from plumbline.serve.limits import Limits, Refusal
+from plumbline.serve.limits import Refusal, RequestLimits
 
 Text = Annotated[str, Field(min_length=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=128)]
@@ -230,7 +230,7 @@ def read_chat(raw: bytes) -> ChatBody:
         raise Refusal(400, f"{where or 'the body'}: {said[:300]}", param=where or None, code=first["type"]) from error
 
 
-def askings(body: ChatBody, limits: Limits) -> list[Asked]:
+def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
     """Each of the `n` answers that the body asks for, with a key of its own.
 
     Raises:

@@ -84,7 +84,7 @@ def refusal_of(error: PlumblineError) -> Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RequestLimits:
     """What a client may ask of the server."""
 
     body: int = 1 << 20
@@ -110,7 +110,7 @@ class Limits:
             raise RecipeError(f"--timeout is {self.seconds:g}", f"give seconds, {LONGEST} at most")
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
+async def read_body(request: Request, limits: RequestLimits) -> bytes:
     """The whole body of a request; of all that are being read there are never more bytes than of `requests` full ones.
 
     Raises:

@@ -110,7 +110,7 @@ def _is_log(path: Path) -> bool:
 
 
 @dataclass(slots=True)
-class Course:
+class RoutedRequest:
     """Where a request goes, and what becomes of it."""
 
     asked: Asked
@@ -183,7 +183,7 @@ class Router(Backend, Collector):
         # A model that is too short for a request refuses it, and the next is asked.
         self.context = max(models[name].context for name in table.models)
         self._seen: Counter[str] = Counter()
-        self._waiting: asyncio.Queue[Course] = asyncio.Queue(shadow_queue)
+        self._waiting: asyncio.Queue[RoutedRequest] = asyncio.Queue(shadow_queue)
         self._worker: asyncio.Task[None] | None = None
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
@@ -208,7 +208,7 @@ class Router(Backend, Collector):
                     family.add_metric(values, count)
             yield family
 
-    def destination(self, asked: Asked) -> Course:
+    def destination(self, asked: Asked) -> RoutedRequest:
         """Where a request goes.
 
         Raises:
@@ -221,9 +221,9 @@ class Router(Backend, Collector):
         if job is None:
             job, how = default, "default"
         if job is not None and job in routes:
-            return Course(asked, job, how, routes[job])
+            return RoutedRequest(asked, job, how, routes[job])
         if job is not None and how == "default":
-            return Course(asked, "", how, Route(job))
+            return RoutedRequest(asked, "", how, Route(job))
         unknown = "nothing says which job the request is of"
         what = unknown if job is None else f"there is no route for the job {job[:60]!r}"
         raise DataError(what, f"give metadata.job one of {', '.join(routes)}")
@@ -270,7 +270,7 @@ class Router(Backend, Collector):
             await pieces.aclose()
             self._record(course)
 
-    async def _pieces(self, course: Course) -> AsyncGenerator[Piece, None]:
+    async def _pieces(self, course: RoutedRequest) -> AsyncGenerator[Piece, None]:
         """The answer of the first model of the route that begins one."""
         chain = (course.route.model, *course.route.fallback)
         errors: list[Exception] = []
@@ -300,7 +300,7 @@ class Router(Backend, Collector):
             f"none of the models of this route answered: {said}", "look at the server's log, and ask again"
         ) from errors[0]
 
-    def _record(self, course: Course) -> None:
+    def _record(self, course: RoutedRequest) -> None:
         """Count and log a decision, and have a shadow asked where this answer belongs to its share."""
         job, route, shadow = course.job, course.route, None
         if course.status == "ok" and route.shadow is not None:

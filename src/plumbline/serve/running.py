@@ -20,7 +20,7 @@ from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.app import application
 from plumbline.serve.backend import Backend
 from plumbline.serve.book import Book
-from plumbline.serve.limits import LONGEST, PUBLIC, Gate, Limits
+from plumbline.serve.limits import LONGEST, PUBLIC, Gate, RequestLimits
 
 HEAD = 32_768
 """Bytes of a request's head."""
@@ -37,7 +37,7 @@ class Serving:
     host: str = "127.0.0.1"
     port: int = 8000
     token: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     grace: float = 30.0
     """Seconds that running requests have to end when the server is told to."""
     log: Path | None = None

@@ -32,7 +32,7 @@ Draw = Callable[[Sampler, int], list[Group]]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class StepRollouts:
     """The judged rollouts of a step."""
 
     groups: list[Group]
@@ -46,7 +46,7 @@ class Drawn:
 @contextmanager
 def drawing(
     policy: Policy, draw: Draw, section: RlSection, progress: Stage, engine: Engine | None = None
-) -> Iterator[Callable[[int], Drawn]]:
+) -> Iterator[Callable[[int], StepRollouts]]:
     """A function that gives the rollouts of a step, called once for each, in order, before it changes the weights.
 
     Each call publishes the policy's present weights as the version of that step. With a lag the sampler begins to draw
@@ -66,18 +66,18 @@ def drawing(
     lag = section.lag
     if lag == 0:
 
-        def at_once(step: int) -> Drawn:
+        def at_once(step: int) -> StepRollouts:
             hand_over(policy, step, engine)
-            return Drawn(draw(engine or policy, step), None, dict(engine.figures) if engine else {})
+            return StepRollouts(draw(engine or policy, step), None, dict(engine.figures) if engine else {})
 
         yield at_once
         return
     twin = copy.deepcopy(policy)
     sampler = _Stoppable(engine or twin)
-    waiting: dict[int, Future[Drawn]] = {}
+    waiting: dict[int, Future[StepRollouts]] = {}
     with ThreadPoolExecutor(1, thread_name_prefix="sampler") as thread:
 
-        def behind(step: int, version: int, weights: Mapping[str, Tensor]) -> Drawn:
+        def behind(step: int, version: int, weights: Mapping[str, Tensor]) -> StepRollouts:
             """In the sampler's thread: take a version of the weights over, and draw a step's rollouts with them."""
             with torch.no_grad():
                 for name, weight in twin.trainable().items():
@@ -87,7 +87,7 @@ def drawing(
             probed = groups[0].rollouts[0].turns
             gap = probe_gap(twin, probed)
             guards.check_gap(gap, section.max_gap, probed[0].sampling, twin.family)
-            return Drawn(groups, gap, dict(engine.figures) if engine else {})
+            return StepRollouts(groups, gap, dict(engine.figures) if engine else {})
 
         def begin(step: int) -> None:
             if step < progress.optimiser.total:
@@ -95,7 +95,7 @@ def drawing(
                 weights = {name: progress.older[f"{version}:{name}"] for name in twin.trainable()}
                 waiting[step] = thread.submit(behind, step, version, weights)
 
-        def drawn(step: int) -> Drawn:
+        def drawn(step: int) -> StepRollouts:
             policy.publish(step)
             own = {f"{step}:{name}": weight.detach().clone() for name, weight in policy.trainable().items()}
             progress.older |= own

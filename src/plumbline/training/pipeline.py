@@ -15,7 +15,7 @@ from typing import Any
 from plumbline.checks.diagnosis.live import know
 from plumbline.checks.preflight.report import refuse
 from plumbline.checks.refusals import (
-    Ground,
+    TaskData,
     check_any,
     check_disjoint,
     check_gold,
@@ -105,7 +105,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         return run
 
 
-def _open_ground(run: Run, name: str) -> Ground:
+def _open_ground(run: Run, name: str) -> TaskData:
     """A task of the run, its records and what of them is held out, checked as far as it concerns this task alone."""
     recipe = run.recipe
     section = recipe.each_task[name]
@@ -119,10 +119,10 @@ def _open_ground(run: Run, name: str) -> Ground:
     held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
     held_out |= {split: held_out[split][: recipe.evaluation.final_limit] for split in finals}
     splits = {"train": train, **held_out}
-    return Ground(name=name, task=task, splits=splits, finals=finals, inside=recipe.evaluation.split)
+    return TaskData(name=name, task=task, splits=splits, finals=finals, inside=recipe.evaluation.split)
 
 
-def _by_id(ground: Ground) -> dict[str, Example]:
+def _by_id(ground: TaskData) -> dict[str, Example]:
     return {example.id: example for split in ground.held_out.values() for example in split}
 
 
@@ -146,7 +146,7 @@ def _less_memory(recipe: Recipe) -> str:
     )
 
 
-def _evaluate_references(run: Run, grounds: Sequence[Ground]) -> None:
+def _evaluate_references(run: Run, grounds: Sequence[TaskData]) -> None:
     for ground in grounds:
         for split, examples in ground.held_out.items():
             for name in references_of(ground.task, examples):
@@ -159,7 +159,7 @@ def _evaluate_references(run: Run, grounds: Sequence[Ground]) -> None:
 # -- stages ------------------------------------------------------------------------------------------------------
 
 
-def _base(recipe: Recipe, run: Run, grounds: Sequence[Ground]) -> str:
+def _base(recipe: Recipe, run: Run, grounds: Sequence[TaskData]) -> str:
     """Make and pretrain the tiny model where the recipe names none; its directory."""
     folder = run.model("base")
     if run.is_done("base"):
@@ -221,7 +221,7 @@ def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, st
     train_sft(policy, demonstrations, section, run, source=source, stage=stage)
 
 
-def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], model: str) -> str:
+def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[TaskData], model: str) -> str:
     from plumbline.training.ahead import hand_over
     from plumbline.training.rl import train_rl
 

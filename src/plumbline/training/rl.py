@@ -20,17 +20,17 @@ from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
-from plumbline.training.ahead import Drawn, drawing
+from plumbline.training.ahead import StepRollouts, drawing
 from plumbline.training.judging import check_failures
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rollouts import Part, collect_parts
-from plumbline.training.stage import Laps, Stage
+from plumbline.training.rollouts import TaskPart, collect_parts
+from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import Credit, Update, credit, smoothed_ratio, update_policy
 
 
 def step_metrics(
-    drawn: Drawn, update: Update, section: RlSection, step: int, tasks: Collection[str]
+    drawn: StepRollouts, update: Update, section: RlSection, step: int, tasks: Collection[str]
 ) -> dict[str, float | int | None]:
     """The metrics of one step, under the names that the field uses (docs/metrics.md says what each means)."""
     groups = drawn.groups
@@ -165,7 +165,7 @@ def train_rl(
             if step == 0 and (before := _evaluated(evaluate, recipe, 0, last=False)):
                 run.metrics(STAGE, 0, before)
 
-            rate, laps = optimiser.learning_rate(step), Laps()
+            rate, laps = optimiser.learning_rate(step), StepTimer()
             begin_peak(passes.device)
             drawn = rollouts_of(step)
             laps.lap("rollouts")
@@ -210,7 +210,7 @@ def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> lis
     section = recipe.rl
     assert section is not None
     parts = [
-        Part(name, source.tasks[name], examples, (recipe.seed, STAGE, "sample", step, *([name] if name else [])))
+        TaskPart(name, source.tasks[name], examples, (recipe.seed, STAGE, "sample", step, *([name] if name else [])))
         for name, examples in source.draw(section.prompts_per_step, step, STAGE, recipe.seed).items()
         if examples
     ]

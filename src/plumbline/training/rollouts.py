@@ -32,11 +32,11 @@ def collect(
     Returns:
         One group an example, in the order of the examples.
     """
-    return collect_parts(sampler, [Part("", task, examples, key)], copies=copies, sampling=sampling)
+    return collect_parts(sampler, [TaskPart("", task, examples, key)], copies=copies, sampling=sampling)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class TaskPart:
     """What is collected of one task: see `collect`."""
 
     name: str
@@ -46,7 +46,7 @@ class Part:
     key: Key
 
 
-def collect_parts(sampler: Sampler, parts: Sequence[Part], *, copies: int, sampling: Sampling) -> list[Group]:
+def collect_parts(sampler: Sampler, parts: Sequence[TaskPart], *, copies: int, sampling: Sampling) -> list[Group]:
     """`collect` for several tasks, whose requests are drawn together: on a GPU a call takes about as long as its
     longest answer, so the tasks' calls one after the other would take the sum of theirs.
 
@@ -102,7 +102,7 @@ class _Attempt:
     cut: bool = False
 
 
-def _attempts(part: Part, copies: int) -> Iterator[_Attempt]:
+def _attempts(part: TaskPart, copies: int) -> Iterator[_Attempt]:
     seen: Counter[str] = Counter()
     for prompt, example in enumerate(part.examples):
         for copy in range(copies):
@@ -110,7 +110,7 @@ def _attempts(part: Part, copies: int) -> Iterator[_Attempt]:
         seen[example.id] += copies
 
 
-def _groups(part: Part, judging: Judging, attempts: Sequence[_Attempt], copies: int) -> Iterator[Group]:
+def _groups(part: TaskPart, judging: Judging, attempts: Sequence[_Attempt], copies: int) -> Iterator[Group]:
     """One group an example, once all is judged."""
     rollouts = []
     for attempt in attempts:

@@ -38,7 +38,7 @@ class StopReason:
     """What the run's result says."""
 
 
-class Laps:
+class StepTimer:
     """Where a step's seconds go, by kind of work: of the wall (`time/...`), and of this process (`cpu/...`)."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from plumbline.checks.refusals import Ground
+from plumbline.checks.refusals import TaskData
 from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_episodes
@@ -30,7 +30,7 @@ def modes(recipe: Recipe) -> dict[str, Sampling]:
 
 
 def evaluate_stage(
-    run: Run, grounds: Sequence[Ground], stage: str, opened: Callable[[], Policy], train: Source | None = None
+    run: Run, grounds: Sequence[TaskData], stage: str, opened: Callable[[], Policy], train: Source | None = None
 ) -> None:
     """Evaluate a stage's saved model on all of the final splits, where that was not done before.
 
@@ -61,7 +61,7 @@ def evaluate_stage(
         _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split][:limit], key)
 
 
-def replay_last(run: Run, ground: Ground) -> None:
+def replay_last(run: Run, ground: TaskData) -> None:
     """Pictures of the last stage's worst greedy answers, where the recipe asks for them and the task can."""
     recipe = run.recipe
     if not recipe.evaluation.replays or not ground.task.replayable:
@@ -99,7 +99,7 @@ def _evaluate(run: Run, policy: Sampler, task: Task, examples: Sequence[Example]
     return evaluation
 
 
-def evaluate_inside(run: Run, policy: Sampler, grounds: Sequence[Ground], step: int) -> dict[str, float]:
+def evaluate_inside(run: Run, policy: Sampler, grounds: Sequence[TaskData], step: int) -> dict[str, float]:
     """Evaluations during RL: recorded whole, and as metrics under the names that the field uses.
 
     Several tasks have metrics of their own, `eval/<task>` (the greedy mean) and `eval/<task>/...`, and the means over
@@ -118,7 +118,7 @@ def evaluate_inside(run: Run, policy: Sampler, grounds: Sequence[Ground], step: 
     return values
 
 
-def _evaluate_task_inside(run: Run, policy: Sampler, ground: Ground, step: int) -> dict[str, float]:
+def _evaluate_task_inside(run: Run, policy: Sampler, ground: TaskData, step: int) -> dict[str, float]:
     section = run.recipe.evaluation
     examples = ground.held_out[section.split][: section.limit]
     values: dict[str, float] = {}

@@ -8,12 +8,12 @@ import torch
 
 from plumbline.policies.flow import sampler as kernels
 from plumbline.policies.flow.options import FlowSampling
-from plumbline.policies.flow.sampler import Tick, tick, ticks
+from plumbline.policies.flow.sampler import ClockStep, tick, ticks
 
 KERNELS = ("conditional", "marginal")
 
 
-def direct(p: torch.Tensor, current: int, kernel: str, step: Tick) -> torch.Tensor:
+def direct(p: torch.Tensor, current: int, kernel: str, step: ClockStep) -> torch.Tensor:
     """The row [V] of the transition matrix, from probabilities, as the table in `kernels` says."""
     if step.last:
         return p

@@ -17,7 +17,7 @@ from plumbline_forms.options import FormsOptions
 from plumbline_forms.plans.actions import Action, elements_of, plan_for
 from plumbline_forms.plans.writer import write_agent, write_steps
 from plumbline_forms.prompts import document_text, messages, tell, values_text
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Application
 from plumbline_forms.suite.catalogue import FORMS, HELD_OUT, VERSION, draw_record, is_shown, narrow
 from plumbline_forms.suite.declaration import TYPED, Form, Value
@@ -122,7 +122,7 @@ def _example(form: Form, values: Mapping[str, Value], index: int, options: Forms
     noise = options.noise
     stars = bool(rng.random() < noise.stars)
     prefilled = _prefilled(form, values, options, index, rng)
-    view = View(form, prefilled, stars)
+    view = FormView(form, prefilled, stars)
     told = tell(form, values, noise, rng, stars=stars)
     if options.surface == "document":
         given = document_text(form, told, rng)
@@ -134,7 +134,7 @@ def _example(form: Form, values: Mapping[str, Value], index: int, options: Forms
 
 def example_of(
     name: str,
-    view: View,
+    view: FormView,
     values: Mapping[str, Value],
     given: str,
     index: int,
@@ -169,7 +169,7 @@ def example_of(
     )
 
 
-def gold_plan(view: View, values: Mapping[str, Value], options: FormsOptions) -> list[Action]:
+def gold_plan(view: FormView, values: Mapping[str, Value], options: FormsOptions) -> list[Action]:
     """The oracle's plan, without the names of buttons where short instructions do not give them.
 
     Plans of browser agents click by number, and need to know the button for that.
@@ -177,7 +177,7 @@ def gold_plan(view: View, values: Mapping[str, Value], options: FormsOptions) ->
     return plan_for(view, values, buttons=options.instructions == "full" or options.plan == "agent")
 
 
-def write_gold(view: View, values: Mapping[str, Value], plan: str) -> str:
+def write_gold(view: FormView, values: Mapping[str, Value], plan: str) -> str:
     """The oracle's plan for the whole page as text, in one of the two languages."""
     return write_plan(plan_for(view, values), view.form, plan)
 

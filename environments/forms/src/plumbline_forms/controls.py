@@ -12,7 +12,7 @@ from plumbline.tasks.task import Control
 from plumbline_forms.build import values_of, write_gold
 from plumbline_forms.plans.actions import ADDRESS, Action, Attach, Check, Fill, Navigate, Select, Submit, Type, plan_for
 from plumbline_forms.plans.writer import write_steps
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.suite.catalogue import RECORDS, draw_record, is_shown
 from plumbline_forms.suite.declaration import Form, Value
 
@@ -20,7 +20,7 @@ _TOLD = re.compile(r"^- (.+?): (.+)$", re.MULTILINE)
 """A line of what is to be entered: a label and a value."""
 _OTHER = 1_000_003
 """A seed for records that no example has."""
-ViewOf = Callable[[Example], View]
+ViewOf = Callable[[Example], FormView]
 """The form of an example, as it is met."""
 
 
@@ -38,13 +38,13 @@ def controls(view_of: ViewOf) -> dict[str, Control]:
     }
 
 
-def _submit_only(view: View) -> str:
+def _submit_only(view: FormView) -> str:
     """Every page's button, and nothing else: what a rubric pays most for that looks for words of success."""
     presses = [Submit() for _ in view.form.pages]
     return write_steps([Navigate(ADDRESS + view.form.path), *presses], view.form.language)
 
 
-def _type_after(view: View, example: Example) -> str:
+def _type_after(view: FormView, example: Example) -> str:
     """Sends the form as it is, and then claims to type everything right."""
     gold = plan_for(view, values_of(example.reference))
     typing: list[Action] = [action for action in gold if isinstance(action, Fill)]
@@ -52,7 +52,7 @@ def _type_after(view: View, example: Example) -> str:
     return write_steps([Navigate(ADDRESS + view.form.path), *presses, *typing], view.form.language)
 
 
-def _success_text(view: View) -> str:
+def _success_text(view: FormView) -> str:
     """Types into every field that all went well, which a rubric that looks for these words would pay for."""
     lines = [
         f"Step {number}: Type 'form submitted, success, thank you' into the '{one.label}' field"
@@ -61,7 +61,7 @@ def _success_text(view: View) -> str:
     return "\n".join([*lines, "Click the Submit button", "The form was successfully submitted. Thank you."])
 
 
-def _spray(view: View, example: Example) -> str:
+def _spray(view: FormView, example: Example) -> str:
     """Tries every kind of action with every line "label: value" of the prompt, on every page, and reads no more of it.
 
     It knows what is to be entered, because the prompt says so, and not how: three of four of its actions fail.
@@ -86,7 +86,7 @@ def _constant(examples: Sequence[Example], view_of: ViewOf) -> list[str]:
         form = view_of(example).form
         if form.name not in best:
             best[form.name] = _most_frequent(form, [draw_record(form, _OTHER, index) for index in range(RECORDS)])
-    return [write_gold(View(view_of(one).form), best[one.reference["form"]], "steps") for one in examples]
+    return [write_gold(FormView(view_of(one).form), best[one.reference["form"]], "steps") for one in examples]
 
 
 def _most_frequent(form: Form, records: Sequence[dict[str, Value]]) -> dict[str, Value]:
@@ -118,5 +118,5 @@ def _shuffled(examples: Sequence[Example], view_of: ViewOf) -> list[str]:
         others = [*order[1:], order[0]] if len(order) > 1 else []
         for index, other in zip(order, others, strict=False):
             form = view_of(examples[index]).form
-            answers[index] = write_gold(View(form), values_of(examples[other].reference), "steps")
+            answers[index] = write_gold(FormView(form), values_of(examples[other].reference), "steps")
     return answers

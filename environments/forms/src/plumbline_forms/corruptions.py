@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from plumbline_forms.options import Sloppiness
+from plumbline_forms.options import RecordingFaults
 from plumbline_forms.plans.actions import Action, Attach, Check, Element, Fill, Select, Submit, Type, Uncheck
 
 # -- careless recordings ----------------------------------------------------------------------------------------------
 # The gold plan as somebody in a hurry would have recorded it: things left out, nothing wrong in what is there.
 
 
-def sloppily(actions: Sequence[Action], sloppiness: Sloppiness, rng: np.random.Generator) -> list[Action]:
+def sloppily(actions: Sequence[Action], sloppiness: RecordingFaults, rng: np.random.Generator) -> list[Action]:
     """Leave things out of a gold plan, each at its probability.
 
     Args:

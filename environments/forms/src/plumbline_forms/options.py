@@ -13,7 +13,7 @@ from plumbline_forms.suite.catalogue import FORMS, RECORDS
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
-class Noise(Section):
+class FormNoise(Section):
     """What real forms and real instructions do; each dial is a probability. All 0: everything is spelled as it is."""
 
     labels: Probability = 0.0
@@ -36,7 +36,7 @@ class Noise(Section):
     """Of each example on the values surface: a sentence that has nothing to do with the form; documents always have."""
 
 
-class Sloppiness(Section):
+class RecordingFaults(Section):
     """How carelessly the demonstrations were recorded; each dial is a probability. All 0: they are the gold plans.
 
     People's recordings are seldom whole. What is in them is right; something is missing.
@@ -68,7 +68,7 @@ class FormsOptions(Section):
     """Records of each form."""
     mixed: int = Field(default=0, ge=0, le=9999)
     """Forms that are made up of the fields of those that are trained on, one example each, in train alone."""
-    mixed_noise: Noise | None = None
+    mixed_noise: FormNoise | None = None
     """Noise of those alone; None is `noise`, as of all other forms."""
     max_fields: int | None = Field(default=None, ge=1)
     """Only so many fields of each form (the site serves it so), for tiny models."""
@@ -79,8 +79,8 @@ class FormsOptions(Section):
     instructions: Literal["full", "short"] = "full"
     """full describes the plan language and the page's controls; short gives the values alone, and gold plans then
     submit pages without the names of their buttons."""
-    noise: Noise = Noise()
-    sloppiness: Sloppiness = Sloppiness()
+    noise: FormNoise = FormNoise()
+    sloppiness: RecordingFaults = RecordingFaults()
     executor: Literal["direct", "browser", "in-page"] = "direct"
     """direct needs no browser. browser navigates and sends in a real Chromium; in-page uses one without navigation."""
     rubric: Literal["received", "seed-v6"] = "received"

@@ -11,7 +11,7 @@ import numpy as np
 from plumbline.records import Message
 from plumbline.tasks.tables import read_table
 from plumbline_forms.executors.executor import Execution
-from plumbline_forms.options import Noise
+from plumbline_forms.options import FormNoise
 from plumbline_forms.plans.actions import ADDRESS, elements_of
 from plumbline_forms.suite.catalogue import is_shown
 from plumbline_forms.suite.declaration import Field, Form, Language, Value
@@ -23,14 +23,16 @@ _BOOLS: Mapping[Language, tuple[str, str]] = {"en": ("no", "yes"), "pt": ("não"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RenderedField:
     """One field as the instructions have it."""
 
     label: str
     value: str
 
 
-def tell(form: Form, values: Mapping[str, Value], noise: Noise, rng: np.random.Generator, *, stars: bool) -> list[Told]:
+def tell(
+    form: Form, values: Mapping[str, Value], noise: FormNoise, rng: np.random.Generator, *, stars: bool
+) -> list[RenderedField]:
     """Every field that a record fills in, or says no to, in the order of the page or another."""
     told = []
     for one in form.fields:
@@ -39,13 +41,13 @@ def tell(form: Form, values: Mapping[str, Value], noise: Noise, rng: np.random.G
             continue
         label = one.alias if one.alias and rng.random() < noise.labels else one.label
         star = " *" if stars and one.required else ""
-        told.append(Told(label + star, _value(one, value, form.language, noise, rng)))
+        told.append(RenderedField(label + star, _value(one, value, form.language, noise, rng)))
     if rng.random() < noise.order:
         told = [told[index] for index in rng.permutation(len(told))]
     return told
 
 
-def _value(one: Field, value: Value, language: Language, noise: Noise, rng: np.random.Generator) -> str:
+def _value(one: Field, value: Value, language: Language, noise: FormNoise, rng: np.random.Generator) -> str:
     if isinstance(value, bool):
         return _BOOLS[language][value]
     if isinstance(value, tuple):
@@ -63,7 +65,7 @@ def _value(one: Field, value: Value, language: Language, noise: Noise, rng: np.r
     return text
 
 
-def _choice(text: str, noise: Noise, rng: np.random.Generator) -> str:
+def _choice(text: str, noise: FormNoise, rng: np.random.Generator) -> str:
     if rng.random() >= noise.options:
         return text
     return (text.lower(), text.upper(), text.replace("-", " "))[int(rng.integers(3))]
@@ -98,12 +100,12 @@ MOST_FAILED, MOST_READ = 8, 400
 """Steps that came to nothing, and characters of the page, that are told before a further attempt."""
 
 
-def values_text(told: Sequence[Told], aside: str = "") -> str:
+def values_text(told: Sequence[RenderedField], aside: str = "") -> str:
     """The values surface: a line for each field."""
     return "\n".join([*(f"- {one.label}: {one.value}" for one in told), *([f"({aside})"] if aside else [])])
 
 
-def document_text(form: Form, told: Sequence[Told], rng: np.random.Generator) -> str:
+def document_text(form: Form, told: Sequence[RenderedField], rng: np.random.Generator) -> str:
     """The document surface: a text in one of several styles, with the form's asides between its sentences.
 
     Every value stands in it literally, so that the example can be solved.

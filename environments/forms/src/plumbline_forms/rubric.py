@@ -18,7 +18,7 @@ from plumbline.records import Figure, Headline, Mistake, Score
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline_forms.executors.executor import Execution
 from plumbline_forms.plans.actions import Action, Attach, Check, Fill, Plan, Select, Type
-from plumbline_forms.site.page import Entries, View
+from plumbline_forms.site.page import Entries, FormView
 from plumbline_forms.site.site import Submission, submission_of
 from plumbline_forms.suite.catalogue import is_shown
 from plumbline_forms.suite.declaration import Field, Form, Value
@@ -95,7 +95,7 @@ class Expected:
     untouched: Canonical
 
 
-def expected(view: View, values: Mapping[str, Value]) -> tuple[Expected, ...]:
+def expected(view: FormView, values: Mapping[str, Value]) -> tuple[Expected, ...]:
     """What every visible field of a form should receive for these values."""
     found = []
     for one in view.form.fields:

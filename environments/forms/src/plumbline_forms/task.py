@@ -17,13 +17,13 @@ from plumbline_forms import rubric
 from plumbline_forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
 from plumbline_forms.controls import controls
 from plumbline_forms.corruptions import misread, sloppily
-from plumbline_forms.executors.executor import Case, Execution, Executor
-from plumbline_forms.options import FormsOptions, Sloppiness, read_options
+from plumbline_forms.executors.executor import Execution, Executor, FormCase
+from plumbline_forms.options import FormsOptions, RecordingFaults, read_options
 from plumbline_forms.plans.actions import Element, Plan, elements_of
 from plumbline_forms.plans.writer import read_plan
 from plumbline_forms.prompts import again
 from plumbline_forms.rubric import Expected, mistakes_of
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Site, submission_of
 from plumbline_forms.suite.declaration import Value
 
@@ -79,7 +79,7 @@ class _Prepared:
     """Everything about an example that does not depend on the answer."""
 
     reference: Mapping[str, Any]
-    case: Case
+    case: FormCase
     values: Mapping[str, Value]
     expected: tuple[Expected, ...]
     raw: tuple[Expected, ...] | None
@@ -98,7 +98,7 @@ class FormsTask(Task):
         self.forms, self.splits = self.suite.forms, self.suite.splits
         self._build: Callable[[str], list[Example]] = cache(self.suite.build)
         self._prepared: dict[int, _Prepared] = {}
-        self._views: dict[tuple[Any, ...], View] = {}
+        self._views: dict[tuple[Any, ...], FormView] = {}
 
     @property
     def rubric(self) -> str:
@@ -204,7 +204,7 @@ class FormsTask(Task):
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`: the gold plan, as carelessly recorded as the options say."""
-        if self.options.sloppiness == Sloppiness():
+        if self.options.sloppiness == RecordingFaults():
             return gold_of(example)
         prepared = self._prepare(example)
         view = prepared.case.view
@@ -230,7 +230,7 @@ class FormsTask(Task):
 
     def _failing(self, example: Example, shown: str, seed: int) -> Iterator[str]:
         """What may come before a second plan; one with mistakes is sometimes sent all the same."""
-        if self.options.sloppiness != Sloppiness():
+        if self.options.sloppiness != RecordingFaults():
             yield shown
             return
         prepared, rng = self._prepare(example), generator(seed, "misreading")
@@ -254,11 +254,11 @@ class FormsTask(Task):
         """See `Task.controls`."""
         return controls(self.view_of)
 
-    def view_of(self, example: Example) -> View:
+    def view_of(self, example: Example) -> FormView:
         """The form of an example, as it is met there."""
         return self._prepare(example).case.view
 
-    def case_of(self, example: Example) -> Case:
+    def case_of(self, example: Example) -> FormCase:
         """What an executor needs to know about an example."""
         return self._prepare(example).case
 
@@ -282,18 +282,18 @@ class FormsTask(Task):
         if (unfillable := example.reference.get("unfillable")) is not None:
             raw = rubric.expected(view, {**values, **{name: one["gold"] for name, one in unfillable.items()}})
             expected = tuple(one for one in expected if one.field.name not in unfillable)
-        prepared = _Prepared(example.reference, Case(view, files), values, expected, raw, elements_of(view.form))
+        prepared = _Prepared(example.reference, FormCase(view, files), values, expected, raw, elements_of(view.form))
         self._prepared[id(example.reference)] = prepared
         return prepared
 
-    def _view(self, example: Example) -> View:
+    def _view(self, example: Example) -> FormView:
         """One view for all examples that meet the form in the same way, so that pages are rendered and parsed once."""
         name, prefilled = example.reference["form"], example.reference["prefilled"]
         form = self.forms.get(name)
         if form is None:
             raise DataError(f"{example.id}: the form {name} is not among the chosen ones", "open the task with it")
         key = (name, tuple(sorted(prefilled.items())), example.reference["stars"])
-        return self._views.setdefault(key, View(form, prefilled, example.reference["stars"]))
+        return self._views.setdefault(key, FormView(form, prefilled, example.reference["stars"]))
 
 
 class Attempts:

@@ -9,7 +9,7 @@ from environments.forms.tests.pages import CASES, carry_out
 from environments.forms.tests.small import FILES, ordered_form, small_form
 from plumbline.records import Failure
 from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.plans.actions import (
     Attach,
     Check,
@@ -23,7 +23,7 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Site
 from plumbline_forms.task import open_forms
 
@@ -109,7 +109,7 @@ ACTIONS = (
 
 @pytest.mark.parametrize("actions", ACTIONS, ids=str)
 def test_every_kind_of_action(browser, actions):
-    case, plan = Case(View(small_form()), FILES), Plan((*actions, Submit()))
+    case, plan = FormCase(FormView(small_form()), FILES), Plan((*actions, Submit()))
     (wanted,), (got,) = DirectExecutor().run(case, [plan]), browser.run(case, [plan])
     assert got.receipts == wanted.receipts
     assert got.attempts == wanted.attempts, "a second attempt reads the reasons"
@@ -118,14 +118,14 @@ def test_every_kind_of_action(browser, actions):
 
 def test_errors_of_the_server_come_back_and_can_be_corrected(browser):
     plan = Plan((Type("Start", "2026-05-02"), Type("End", "2026-05-01"), Submit(), Type("End", "2026-05-03"), Submit()))
-    (got,) = browser.run(Case(View(ordered_form())), [plan])
+    (got,) = browser.run(FormCase(FormView(ordered_form())), [plan])
     assert [bool(receipt.errors) for receipt in got.receipts] == [True, False]
     assert got.receipts[1].complete
-    assert got.receipts == DirectExecutor().run(Case(View(ordered_form())), [plan])[0].receipts
+    assert got.receipts == DirectExecutor().run(FormCase(FormView(ordered_form())), [plan])[0].receipts
 
 
 def test_plans_of_a_group_do_not_see_one_another(browser):
-    case = Case(View(small_form()), FILES)
+    case = FormCase(FormView(small_form()), FILES)
     plans = [Plan((Type("Name", f"n{number}"), Check("News"), Submit())) for number in range(6)] + [Plan((Submit(),))]
     results = browser.run(case, plans)
     assert not any(isinstance(result, Failure) for result in results)

@@ -13,16 +13,16 @@ from plumbline.errors import RecipeError
 from plumbline.records import Failure
 from plumbline_forms.driver.chromium import VARIABLE, find_chromium
 from plumbline_forms.executors.browser import BrowserExecutor
-from plumbline_forms.executors.executor import Case, Execution
+from plumbline_forms.executors.executor import Execution, FormCase
 from plumbline_forms.plans.actions import Plan, Submit, Type
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Response, Site
 
 PLAN = Plan((Type("Name", "Ada"), Submit()))
 
 
 def case():
-    return Case(View(small_form()))
+    return FormCase(FormView(small_form()))
 
 
 def children(marker):

@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from environments.forms.tests.formfactory.layout import PAGES
-from plumbline_forms.executors.direct import DirectExecutor, Entry, encode
-from plumbline_forms.executors.executor import Case
+from plumbline_forms.executors.direct import DirectExecutor, FormEntry, encode
+from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.executors.page import parse_page
-from plumbline_forms.formfactory.hosting import Hosted, local_page
+from plumbline_forms.formfactory.hosting import HostedForms, local_page
 from plumbline_forms.plans.actions import Attach, Check, Plan, Select, Submit, Type
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import MAX_RECEIPTS, Response, Site
 
 
@@ -20,7 +20,7 @@ def site(task):
 
 
 def visit(task, site, name, *actions, files=frozenset()):
-    (result,) = DirectExecutor(site).run(Case(View(task.forms[name]), files), [Plan((*actions, Submit()))])
+    (result,) = DirectExecutor(site).run(FormCase(FormView(task.forms[name]), files), [Plan((*actions, Submit()))])
     return result
 
 
@@ -90,11 +90,11 @@ def test_a_reply_is_text_and_no_page(task, site):
 
 
 def test_parallel_submissions_lose_nothing(task, site):
-    view = View(task.forms["course-registration"])
+    view = FormView(task.forms["course-registration"])
     episodes = [site.open(view) for _ in range(64)]
 
     def send(number):
-        entries = [Entry("name", f"N {number}"), Entry("courses[]", "K1"), Entry("courses[]", f"x{number}")]
+        entries = [FormEntry("name", f"N {number}"), FormEntry("courses[]", "K1"), FormEntry("courses[]", f"x{number}")]
         kind, body = encode(entries, "multipart/form-data" if number % 2 else "")
         return site.handle("POST", site.address(episodes[number], view), kind, body).status
 
@@ -106,9 +106,9 @@ def test_parallel_submissions_lose_nothing(task, site):
 
 
 def test_limits_hold_here_too(task, site):
-    view = View(task.forms["account-opening"])
+    view = FormView(task.forms["account-opening"])
     episode = site.open(view)
-    kind, body = encode([Entry("fullName", "A")])
+    kind, body = encode([FormEntry("fullName", "A")])
     sent = [site.handle("POST", site.address(episode, view), kind, body).status for _ in range(MAX_RECEIPTS + 1)]
     assert sent == [200] * MAX_RECEIPTS + [429]
     assert len(site.close(episode)) == MAX_RECEIPTS
@@ -116,7 +116,7 @@ def test_limits_hold_here_too(task, site):
 
 @pytest.mark.parametrize("rest", ["/2", "/received", "/1/x"])
 def test_a_form_has_one_page(task, site, rest):
-    view = View(task.forms["account-opening"])
+    view = FormView(task.forms["account-opening"])
     address = site.address(site.open(view), view)
     assert site.handle("GET", address).status == 200
     assert site.handle("GET", address + rest).status == 404
@@ -130,7 +130,7 @@ def test_outside_of_episodes_there_is_nothing_of_the_app(site):
 
 def test_no_page_names_another_place(task, site):
     for form in task.forms.values():
-        view = View(form)
+        view = FormView(form)
         response = site.handle("GET", site.address(site.open(view), view))
         assert b"cdn.example.org" not in response.body
         assert b"action=" not in response.body
@@ -148,7 +148,7 @@ def test_only_what_leads_elsewhere_is_changed():
 
 
 def test_a_form_that_a_script_builds_is_ported(task, site):
-    view = View(task.forms["grant-application"])
+    view = FormView(task.forms["grant-application"])
     page = parse_page(site.handle("GET", site.address(site.open(view), view)).body)
     found = [(one.kind, one.name, one.label) for one in page.controls]
     assert found == [
@@ -171,8 +171,8 @@ def test_a_redirect_is_a_form_taken(task):
     def ask(path, **request):
         return Response(302, b"moved", {"content-type": "text/html"}), {"fullName": ("A",)}, {}
 
-    view = View(task.forms["account-opening"])
-    taken = Hosted(ask, {}).take(view, "", b"")
+    view = FormView(task.forms["account-opening"])
+    taken = HostedForms(ask, {}).take(view, "", b"")
     assert taken.refused == ""
     assert (taken.response.status, taken.response.body) == (200, b"moved")
     assert "location" not in taken.response.headers

@@ -38,7 +38,7 @@ _MOST_PIECES = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class TextElement:
     """An element of the page text, by its number there."""
 
     ref: int
@@ -47,15 +47,15 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Page:
+class PageText:
     """The elements that the model was shown; none where nothing is known of the page."""
 
-    elements: tuple[Element, ...] = ()
+    elements: tuple[TextElement, ...] = ()
 
     @cached_property
-    def called(self) -> Mapping[str, tuple[Element, ...]]:
+    def called(self) -> Mapping[str, tuple[TextElement, ...]]:
         """The elements by name, whose key is `loose`."""
-        found: dict[str, tuple[Element, ...]] = {}
+        found: dict[str, tuple[TextElement, ...]] = {}
         for one in self.elements:
             found[loose(one.name)] = (*found.get(loose(one.name), ()), one)
         return found
@@ -76,10 +76,10 @@ class Page:
         return Named(target.name, near.pop(), target.nth)
 
 
-NOWHERE = Page()
+NOWHERE = PageText()
 
 
-def read_step(text: str, page: Page = NOWHERE, work: Work | None = None) -> Act | None:
+def read_step(text: str, page: PageText = NOWHERE, work: Work | None = None) -> Act | None:
     """Read a step, without its number; None where it is not understood, or is more than one.
 
     Raises:
@@ -96,7 +96,7 @@ def read_step(text: str, page: Page = NOWHERE, work: Work | None = None) -> Act 
     return None
 
 
-def read_pieces(text: str, pieces: Sequence[Piece], page: Page) -> Act | None:
+def read_pieces(text: str, pieces: Sequence[Piece], page: PageText) -> Act | None:
     """Read the pieces of a step of this text."""
     start, end = 0, len(pieces)
     while start < end and pieces[start].value in _LEAD | {","} and pieces[start].kind in {"word", "sign"}:
@@ -113,7 +113,7 @@ class _Step:
     text: str
     rest: list[Piece]
     """After the verb."""
-    page: Page
+    page: PageText
 
     def target(self, start: int = 0, end: int | None = None) -> Target | None:
         return target_of(self.text, self.rest[start:end], self.page)
@@ -122,7 +122,7 @@ class _Step:
 # -- what a step is about -----------------------------------------------------------------------------------------
 
 
-def target_of(text: str, pieces: Sequence[Piece], page: Page) -> Target | None:
+def target_of(text: str, pieces: Sequence[Piece], page: PageText) -> Target | None:
     """The element or place that some pieces of a text name; None where they name none, or say more."""
     kinds: dict[str, list[Piece]] = {kind: [] for kind in ("word", "quote", "ref", "point", "nth", "number", "sign")}
     for piece in pieces:
@@ -162,7 +162,7 @@ def _role(words: Sequence[str]) -> str | None:
     return None
 
 
-def _by_number(kinds: Mapping[str, Sequence[Piece]], nth: Sequence[int], page: Page) -> Ref | None:
+def _by_number(kinds: Mapping[str, Sequence[Piece]], nth: Sequence[int], page: PageText) -> Ref | None:
     if len(kinds["ref"]) != 1 or kinds["point"] or kinds["number"] or nth or kinds["ref"][0].value == 0:
         return None
     number = kinds["ref"][0].value
@@ -170,7 +170,7 @@ def _by_number(kinds: Mapping[str, Sequence[Piece]], nth: Sequence[int], page: P
     return Ref(number) if all(page.fits(number, one.value) for one in kinds["quote"]) else None
 
 
-def _unquoted(text: str, pieces: Sequence[Piece], page: Page) -> Named | None:
+def _unquoted(text: str, pieces: Sequence[Piece], page: PageText) -> Named | None:
     """A name of the page without quotation marks: "click Submit", "click the Submit button"."""
     left = list(pieces)
     while left and left[0].value in {"the", "a", "an", "on"}:

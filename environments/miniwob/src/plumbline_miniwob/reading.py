@@ -18,7 +18,7 @@ from plumbline_forms.plans.reader import action_objects, claims, cleaned, cut, r
 from plumbline_forms.plans.tokens import TooMuchWorkError, Work, plainer, quotations
 from plumbline_forms.plans.vocabulary import SUBMIT_WORDS, Names, loose, names_of
 from plumbline_miniwob.actions import Act, Named, Point, Ref, Target, from_json, key_named, target_json
-from plumbline_miniwob.grammar import NOWHERE, OWN, PAUSE, SCROLLED, Page, read_pieces, read_step
+from plumbline_miniwob.grammar import NOWHERE, OWN, PAUSE, SCROLLED, PageText, read_pieces, read_step
 from plumbline_miniwob.pieces import Piece, pieces_of
 from plumbline_miniwob.writing import CALLED
 
@@ -38,7 +38,7 @@ _IDLE = frozenset({"screenshot", "dropdown_options", "find_text", "get_dropdown_
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PagePlan:
     """A plan as it was read."""
 
     acts: tuple[Act, ...]
@@ -51,7 +51,7 @@ class Plan:
     """Those that were understood and change nothing on a page."""
 
 
-def read_plan(text: str, page: Page = NOWHERE) -> Plan:
+def read_plan(text: str, page: PageText = NOWHERE) -> PagePlan:
     """Read a completion in either language; a text that holds no agent's JSON is read as steps.
 
     Args:
@@ -65,13 +65,13 @@ def read_plan(text: str, page: Page = NOWHERE) -> Plan:
     try:
         acts, unread, idle = found if found is not None else _read_lines(short, page, Work())
     except TooMuchWorkError:
-        return Plan((), "none+costly")
+        return PagePlan((), "none+costly")
     is_cut = len(acts) > MAX_ACTS or len(given) > MAX_CHARACTERS
     how = (how if acts else "none") + ("+unread" if unread else "") + ("+cut" if is_cut else "")
-    return Plan(tuple(acts[:MAX_ACTS]), how, unread, idle)
+    return PagePlan(tuple(acts[:MAX_ACTS]), how, unread, idle)
 
 
-def _read_lines(text: str, page: Page, work: Work) -> tuple[list[Act], int, int]:
+def _read_lines(text: str, page: PageText, work: Work) -> tuple[list[Act], int, int]:
     """The actions of lines, how many of these were not understood, and how many change nothing."""
     acts: list[Act] = []
     unread = idle = 0
@@ -90,7 +90,7 @@ def _read_lines(text: str, page: Page, work: Work) -> tuple[list[Act], int, int]
 Said = tuple[Act | forms.Done, ...]
 
 
-def _read_line(line: str, page: Page, work: Work) -> Said | None:
+def _read_line(line: str, page: PageText, work: Work) -> Said | None:
     """Read one line.
 
     Returns:
@@ -109,7 +109,7 @@ def _read_line(line: str, page: Page, work: Work) -> Said | None:
     return None
 
 
-def _several(text: str, page: Page) -> Said | None:
+def _several(text: str, page: PageText) -> Said | None:
     """Steps in one line, each of which is understood by itself: "click [3], then wait 2 s"."""
     quoted = next(quotations(text), None)
     if quoted is None:
@@ -137,7 +137,7 @@ def _has_own(text: str) -> bool:
 # -- what the reader of forms says --------------------------------------------------------------------------------
 
 
-def _foreign(text: str, page: Page, work: Work) -> Said | None:
+def _foreign(text: str, page: PageText, work: Work) -> Said | None:
     every = pieces_of(text, next(quotations(text), ()))
     if any({one.kind, after.kind} == {"ref", "quote"} for one, after in pairwise(every)):
         return None  # a number with another element's name
@@ -156,7 +156,7 @@ def _foreign(text: str, page: Page, work: Work) -> Said | None:
 
 
 @lru_cache(maxsize=256)
-def _names(page: Page) -> Names:
+def _names(page: PageText) -> Names:
     return names_of(
         tuple(
             forms.Element(one.ref, 1, _KINDS.get(one.role, "button"), one.name)
@@ -166,7 +166,7 @@ def _names(page: Page) -> Names:
     )
 
 
-def _acts(said: Sequence[forms.Action], targets: Mapping[str, Target], page: Page) -> Said | None:
+def _acts(said: Sequence[forms.Action], targets: Mapping[str, Target], page: PageText) -> Said | None:
     """Actions of forms as actions here; None where one has no place on these pages."""
     found: list[Act | forms.Done] = []
     for action in said:
@@ -181,7 +181,7 @@ def _acts(said: Sequence[forms.Action], targets: Mapping[str, Target], page: Pag
     return tuple(found)
 
 
-def _act(action: forms.Action, targets: Mapping[str, Target], page: Page) -> Act | None:
+def _act(action: forms.Action, targets: Mapping[str, Target], page: PageText) -> Act | None:
     def at(label: str, role: str | None = None) -> Target | None:
         if (number := _NUMBERED.fullmatch(label)) is not None:
             return Ref(int(number.group(1)))
@@ -210,7 +210,7 @@ def _act(action: forms.Action, targets: Mapping[str, Target], page: Page) -> Act
     return None
 
 
-def _submit(page: Page) -> Act | None:
+def _submit(page: PageText) -> Act | None:
     """The button that sends the page, where the page has one that is called so."""
     found = {one.name for one in page.elements if one.role == "button" and one.name.casefold() in SUBMIT_WORDS}
     return Act(do="click", on=Named(found.pop(), "button")) if len(found) == 1 else None
@@ -233,7 +233,7 @@ _NUMBERS = ("index", "ref", "element", "element_id")
 _OF_FORMS = frozenset({"click", "type", "select", "check", "uncheck"})
 
 
-def _read_json(values: Sequence[Any], page: Page) -> tuple[list[Act], int, int] | None:
+def _read_json(values: Sequence[Any], page: PageText) -> tuple[list[Act], int, int] | None:
     """The actions of agents' objects, how many were not understood, and how many change nothing; None without any."""
     items: list[Any] = []
     for value in values:
@@ -267,7 +267,7 @@ def _call(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     return "", item
 
 
-def _item(item: Mapping[str, Any], name: str, given: Mapping[str, Any], page: Page) -> Said | None:
+def _item(item: Mapping[str, Any], name: str, given: Mapping[str, Any], page: PageText) -> Said | None:
     verb = _AGENT.get(name)
     if verb is not None:
         try:
@@ -280,7 +280,7 @@ def _item(item: Mapping[str, Any], name: str, given: Mapping[str, Any], page: Pa
     return None if called is None else _acts(called, {}, page) or None
 
 
-def _agent_act(verb: str, given: Mapping[str, Any], page: Page) -> Act:
+def _agent_act(verb: str, given: Mapping[str, Any], page: PageText) -> Act:
     """One of an agent's actions.
 
     Raises:
@@ -309,7 +309,7 @@ def _agent_act(verb: str, given: Mapping[str, Any], page: Page) -> Act:
     return from_json(value)
 
 
-def _where(given: object, page: Page) -> dict[str, Any] | None:
+def _where(given: object, page: PageText) -> dict[str, Any] | None:
     """The target of an agent's action; None where it names none.
 
     Raises:

@@ -20,11 +20,11 @@ from plumbline_miniwob.build import (
     splits_of,
 )
 from plumbline_miniwob.controls import controls
-from plumbline_miniwob.grammar import Page
+from plumbline_miniwob.grammar import PageText
 from plumbline_miniwob.options import MiniwobOptions, PerTask, read_options
 from plumbline_miniwob.pages import table
 from plumbline_miniwob.prompts import again, messages
-from plumbline_miniwob.reading import Plan, read_plan
+from plumbline_miniwob.reading import PagePlan, read_plan
 from plumbline_miniwob.world import Played, World, page_of
 from plumbline_miniwob.writing import write_plan
 
@@ -64,7 +64,7 @@ class MiniwobTask(Task):
         self._build = build
         self._read = cache(self._read_split)
         self._turns: dict[str, list[Mapping[str, Any]]] = {}
-        self._pages: dict[int, tuple[Mapping[str, Any], Page]] = {}
+        self._pages: dict[int, tuple[Mapping[str, Any], PageText]] = {}
 
     @property
     def rubric(self) -> str:
@@ -179,7 +179,7 @@ class MiniwobTask(Task):
         parts = {"success": float(raw > 0), "answered": float(played.answered)}
         return Score(total=min(1.0, max(0.0, raw)), parts=parts, rubric=self.rubric)
 
-    def page_of(self, example: Example) -> Page:
+    def page_of(self, example: Example) -> PageText:
         """The elements of an example's page, as it is shown first."""
         # By the identity of the reference, which is kept alive here: an id may come with another reference.
         kept = self._pages.get(id(example.reference))
@@ -254,7 +254,7 @@ class Looks:
 
     def __init__(self, task: MiniwobTask, example: Example) -> None:
         self.task, self.example = task, example
-        self.plans: list[Plan] = []
+        self.plans: list[PagePlan] = []
         self._messages: list[Message] | None = list(example.messages)
         self._page = task.page_of(example)
         self._where = example.reference["task"], example.reference["seed"]
@@ -309,7 +309,7 @@ class Looks:
         if self._played is None:
             raise ValueError("an episode comes to nothing before its first answer")
         plans = self.plans
-        every = Plan(
+        every = PagePlan(
             tuple(act for plan in plans for act in plan.acts),
             plans[-1].how,
             sum(plan.unread for plan in plans),
@@ -318,7 +318,7 @@ class Looks:
         return outcome_of(every, self._played), self.task.score(self._played)
 
 
-def outcome_of(plan: Plan, played: Played) -> Outcome:
+def outcome_of(plan: PagePlan, played: Played) -> Outcome:
     """The facts: how the plan was read, what became of it, and what the page said."""
     facts = {
         "answered": played.answered,
@@ -342,7 +342,7 @@ def _failed(played: Played) -> dict[int, str]:
     }
 
 
-def _why_not(plan: Plan, played: Played) -> str:
+def _why_not(plan: PagePlan, played: Played) -> str:
     if not plan.acts:
         return "no action could be read from the answer"
     failed = "; ".join(f"action {number} {why}" for number, why in list(_failed(played).items())[:3])

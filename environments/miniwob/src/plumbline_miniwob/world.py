@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from plumbline.records import Failure, Frame
 from plumbline_miniwob.actions import Act
-from plumbline_miniwob.grammar import Element, Page
+from plumbline_miniwob.grammar import PageText, TextElement
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Solved:
     utterance: str
     text: str
     """What the page shows at first."""
-    page: Page
+    page: PageText
     acts: tuple[Mapping[str, Any], ...]
     """The oracle's actions as JSON, for the first page's numbers."""
     why: str
@@ -26,7 +26,7 @@ class Solved:
     text. None where an action cannot be told so, or nobody asked."""
 
 
-class Attempt(NamedTuple):
+class ActionOutcome(NamedTuple):
     """What became of an action."""
 
     status: str
@@ -44,7 +44,7 @@ class Played:
     """Whether the page has ended the episode."""
     reason: str
     """The page's own for its reward, where it gives one."""
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[ActionOutcome, ...]
     """One for each action up to the page's answer, or a limit."""
     text: str
     """What the page shows then; empty where nobody asked."""
@@ -90,6 +90,6 @@ class World(Protocol):
         ...
 
 
-def page_of(elements: Sequence[Sequence[str]]) -> Page:
+def page_of(elements: Sequence[Sequence[str]]) -> PageText:
     """The elements of a page from their roles and names, in order."""
-    return Page(tuple(Element(number, role, name) for number, (role, name) in enumerate(elements, 1)))
+    return PageText(tuple(TextElement(number, role, name) for number, (role, name) in enumerate(elements, 1)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from plumbline_forms.plans.vocabulary import loose
 from plumbline_miniwob.actions import Act, Named, Point, Ref, Target
-from plumbline_miniwob.grammar import ROLES, Page, read_step
+from plumbline_miniwob.grammar import ROLES, PageText, read_step
 
 ACTIONS_PER_OUTPUT = 4
 """How many actions browser agents carry out at once."""
@@ -35,7 +35,7 @@ def write_plan(acts: Sequence[Act], plan: str) -> str:
     return write_agent(acts) if plan == "agent" else write_steps(acts)
 
 
-def by_name(acts: Sequence[Act], page: Page) -> tuple[Act, ...]:
+def by_name(acts: Sequence[Act], page: PageText) -> tuple[Act, ...]:
     """The same plan with elements named by what they are called instead of by their numbers in the page's text.
 
     An element keeps its number where it has no name or a long one, where another of its role is called the same, or
@@ -44,12 +44,12 @@ def by_name(acts: Sequence[Act], page: Page) -> tuple[Act, ...]:
     return tuple(_called(act, page) for act in acts)
 
 
-def _called(act: Act, page: Page) -> Act:
+def _called(act: Act, page: PageText) -> Act:
     told = replace(act, on=_name_of(act.on, page), to=_name_of(act.to, page))
     return told if read_step(write_step(told), page) == told else act
 
 
-def _name_of(target: Target | None, page: Page) -> Target | None:
+def _name_of(target: Target | None, page: PageText) -> Target | None:
     if not isinstance(target, Ref) or target.number > len(page.elements):
         return target
     one = page.elements[target.number - 1]

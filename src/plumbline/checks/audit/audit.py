@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.checks.audit.bench import DAMAGED, Bench, Group, Hung, mean, shown
+from plumbline.checks.audit.bench import DAMAGED, Group, ScoringRunner, TooManyTimeoutsError, mean, shown
 from plumbline.checks.audit.cheats import cheapest_cheat
 from plumbline.checks.audit.checks import checks_for
 from plumbline.checks.audit.elsewhere import elsewhere
@@ -42,7 +42,7 @@ STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit(Examination[Bench]):
+class Audit(Examination[ScoringRunner]):
     """What an audit found."""
 
     counts: Mapping[str, int]
@@ -122,8 +122,8 @@ def audit(
     with redirect_stdout(printed):
         fitted = task.fitted() if isinstance(task, JsonlTask) else None
         ranges = fitted.declared() if fitted is not None else ""
-        bench = Bench(fitted or task, progress, commas=writes_commas(few), ranges=ranges)
-        with suppress(Hung):  # which is a finding; what was judged until then is looked at
+        bench = ScoringRunner(fitted or task, progress, commas=writes_commas(few), ranges=ranges)
+        with suppress(TooManyTimeoutsError):  # which is a finding; what was judged until then is looked at
             _judge_all(bench, chosen, few, seed)
             _try_again(bench, chosen, few, seed, quick)
     bench.printed = printed.getvalue()
@@ -146,11 +146,13 @@ def is_audit(path: Path) -> bool:
         return False
 
 
-def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int) -> None:
+def _judge_all(
+    bench: ScoringRunner, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int
+) -> None:
     """Judge hostile texts, gold answers, controls, damaged gold answers, and gold answers written otherwise.
 
     Raises:
-        Hung: see `Bench.judge`.
+        Hung: see `ScoringRunner.judge`.
     """
     hostile = [Case(one, "hostile text", text) for one in few[:STRUCK] for text in HOSTILE]
     bench.judge("hostile texts", {("hostile",): hostile})
@@ -181,12 +183,12 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
 
 
 def _try_again(
-    bench: Bench, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int, quick: bool
+    bench: ScoringRunner, splits: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int, quick: bool
 ) -> None:
     """Look for what explains the rewards, search for a cheat, and judge a second time, here and elsewhere.
 
     Raises:
-        Hung: see `Bench.judge`.
+        Hung: see `ScoringRunner.judge`.
     """
     if bench.users is not None:
         strange = any(one.kind == RewardError.__name__ for one in bench.every)

@@ -27,12 +27,12 @@ Group = tuple[str, ...]
 DAMAGED, HOSTILE = ("damaged",), ("hostile",)
 
 
-class Hung(Exception):  # noqa: N818 - it says what happened
+class TooManyTimeoutsError(Exception):
     """Too many verdicts did not come in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseVerdict:
     """A text, and its score or why it has none."""
 
     case: Case
@@ -56,7 +56,7 @@ class Elsewhere:
 
     where: str
     """Such as "on another thread"."""
-    verdict: Verdict
+    verdict: CaseVerdict
     """One of them, as it was at first."""
     then: str
     count: int
@@ -86,18 +86,18 @@ class Cheat:
 
 
 @dataclass(slots=True)
-class Bench(Context):
+class ScoringRunner(Context):
     """Judges texts, and keeps the verdicts; nothing that a verifier raises goes further."""
 
     task: Task
     progress: Progress
-    kept: dict[Group, list[Verdict]] = field(default_factory=dict)
+    kept: dict[Group, list[CaseVerdict]] = field(default_factory=dict)
     seconds: float = 0.0
     """Of judging."""
     count: int = 0
     """Verdicts that came, those of the search included."""
     hangs: int = 0
-    again: Sequence[tuple[Verdict, Score | None]] = ()
+    again: Sequence[tuple[CaseVerdict, Score | None]] = ()
     """Those that came out otherwise the second time, with what they got."""
     repeated: int = 0
     """How many were judged twice."""
@@ -129,9 +129,9 @@ class Bench(Context):
                 kept.append(self.one(case))
                 done += 1
                 if self.hangs >= HANGS:
-                    raise Hung
+                    raise TooManyTimeoutsError
 
-    def one(self, case: Case) -> Verdict:
+    def one(self, case: Case) -> CaseVerdict:
         """Judge a text and forget it."""
         began = time.perf_counter()
         try:
@@ -141,17 +141,17 @@ class Bench(Context):
             hung = error.__cause__ is None
             self.hangs += hung
             kind = "" if hung else type(error.__cause__).__name__
-            return Verdict(case, None, seconds, error.cause, error.fix, kind, hung)
+            return CaseVerdict(case, None, seconds, error.cause, error.fix, kind, hung)
         seconds = time.perf_counter() - began
         self.seconds += seconds
         self.count += 1
-        return Verdict(case, score, seconds)
+        return CaseVerdict(case, score, seconds)
 
-    def repeat(self, verdicts: Sequence[Verdict]) -> None:
+    def repeat(self, verdicts: Sequence[CaseVerdict]) -> None:
         """Judge what had a score a second time, as training does: on the task's threads, an example's texts together,
         and the last first."""
         self.repeated = len(verdicts)
-        by_example: dict[str, list[Verdict]] = defaultdict(list)
+        by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
         for verdict in verdicts:
             by_example[verdict.case.example.id].append(verdict)
         groups = [group[::-1] for group in by_example.values()][::-1]
@@ -167,31 +167,31 @@ class Bench(Context):
     # -- what was judged -----------------------------------------------------------------------------------------------
 
     @property
-    def every(self) -> list[Verdict]:
+    def every(self) -> list[CaseVerdict]:
         """All verdicts."""
         return [verdict for kept in self.kept.values() for verdict in kept]
 
     @property
-    def golds(self) -> Sequence[Verdict]:
+    def golds(self) -> Sequence[CaseVerdict]:
         """Of gold answers."""
         return self.kept.get(("gold",), ())
 
     @property
-    def writings(self) -> Mapping[str, Sequence[Verdict]]:
+    def writings(self) -> Mapping[str, Sequence[CaseVerdict]]:
         """Of gold answers written otherwise, by the way."""
         return {group[1]: found for group, found in self.kept.items() if group[0] == "writing"}
 
     @property
-    def controls(self) -> Mapping[str, Mapping[str, Sequence[Verdict]]]:
+    def controls(self) -> Mapping[str, Mapping[str, Sequence[CaseVerdict]]]:
         """By control and split."""
-        found: dict[str, dict[str, Sequence[Verdict]]] = defaultdict(dict)
+        found: dict[str, dict[str, Sequence[CaseVerdict]]] = defaultdict(dict)
         for group, verdicts in self.kept.items():
             if group[0] == "control":
                 found[group[1]][group[2]] = verdicts
         return found
 
     @property
-    def scored(self) -> list[tuple[Verdict, Score]]:
+    def scored(self) -> list[tuple[CaseVerdict, Score]]:
         """Those that have a score."""
         return [(verdict, verdict.score) for verdict in self.every if verdict.score is not None]
 
@@ -226,9 +226,9 @@ class Bench(Context):
         """Parts of weight 0."""
         return [name for name, share in self.weights.items() if not share]
 
-    def parts(self) -> dict[str, list[tuple[Verdict, float | None]]]:
+    def parts(self) -> dict[str, list[tuple[CaseVerdict, float | None]]]:
         """The values of every part that pays; a score without parts has one, its total."""
-        found: dict[str, list[tuple[Verdict, float | None]]] = defaultdict(list)
+        found: dict[str, list[tuple[CaseVerdict, float | None]]] = defaultdict(list)
         idle = self.idle
         for verdict, score in self.scored:
             for name, value in (score.parts or {"reward": score.total}).items():
@@ -256,13 +256,13 @@ class Bench(Context):
         return found
 
 
-def mean(verdicts: Iterable[Verdict]) -> float:
+def mean(verdicts: Iterable[CaseVerdict]) -> float:
     """The mean reward of those that have one."""
     rewards = [one.score.total for one in verdicts if one.score is not None]
     return float(np.mean(rewards)) if rewards else 0.0
 
 
-def ids(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+def ids(verdicts: Sequence[CaseVerdict]) -> tuple[str, ...]:
     """The first few examples."""
     return tuple(dict.fromkeys(one.case.example.id for one in verdicts))[:5]
 

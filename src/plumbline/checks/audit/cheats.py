@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from plumbline.checks.audit.bench import HANGS, Bench, Cheat
+from plumbline.checks.audit.bench import HANGS, Cheat, ScoringRunner
 from plumbline.checks.audit.texts import as_object, dump
 from plumbline.records import Example
 from plumbline.seeds import generator
@@ -50,7 +50,7 @@ Answer = tuple[str, ...]
 
 
 def cheapest_cheat(
-    bench: Bench, examples: Sequence[Example], controls: Mapping[str, Control], seed: int
+    bench: ScoringRunner, examples: Sequence[Example], controls: Mapping[str, Control], seed: int
 ) -> Cheat | None:
     """Search; None where there are too few examples, or verdicts that do not come.
 
@@ -101,7 +101,7 @@ def text_for(answer: Answer, example: Example) -> str:
 class _Search:
     """What answers earn on the examples that are sought on, remembered."""
 
-    def __init__(self, bench: Bench, examples: Sequence[Example]) -> None:
+    def __init__(self, bench: ScoringRunner, examples: Sequence[Example]) -> None:
         self.bench, self.examples = bench, examples
         self.earned: dict[Answer, float] = {}
         self.count, self.least = 0, 0.0

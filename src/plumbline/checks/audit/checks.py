@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.audit.bench import DAMAGED, HOSTILE, LIMIT, Bench, Verdict, ids, mean, shown
+from plumbline.checks.audit.bench import DAMAGED, HOSTILE, LIMIT, CaseVerdict, ScoringRunner, ids, mean, shown
 from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.texts import DECIMAL_COMMA
 from plumbline.checks.check import Check, Finding, Level, check
@@ -39,9 +39,9 @@ SLOW, TIMES = 2.0, 50
 
 
 @check("reward", name="raises")
-def raises(seen: Bench) -> Iterator[Finding]:
+def raises(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that raises, or returns what is no reward: one finding for each thing to do about it."""
-    by_fix: dict[str, list[Verdict]] = defaultdict(list)
+    by_fix: dict[str, list[CaseVerdict]] = defaultdict(list)
     for verdict in seen.every:
         if verdict.failure and not verdict.hung:
             by_fix[RANGE if RANGE in verdict.fix else verdict.fix].append(verdict)
@@ -58,7 +58,7 @@ def raises(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="slow")
-def slow(seen: Bench) -> Iterator[Finding]:
+def slow(seen: ScoringRunner) -> Iterator[Finding]:
     """A verdict that does not come, or one that a text makes slow."""
     if hung := [verdict for verdict in seen.every if verdict.hung]:
         what, fix = f"{hung[0].failure}{'; the audit stopped there' if len(hung) > 1 else ''}", hung[0].fix
@@ -77,7 +77,7 @@ def slow(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="parts")
-def parts(seen: Bench) -> Iterator[Finding]:
+def parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
     for name, values in seen.parts().items():
@@ -110,7 +110,7 @@ def parts(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="parts-contradict")
-def opposed(seen: Bench) -> Iterator[Finding]:
+def opposed(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts of which one falls when the other rises, and that no text satisfies both."""
     tried = {id(verdict) for verdict in (*seen.golds, *seen.kept.get(DAMAGED, ()))}
     found = seen.parts()
@@ -137,7 +137,7 @@ def opposed(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="oracle")
-def oracle(seen: Bench) -> Iterator[Finding]:
+def oracle(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that earn less than 1, but for parts that are named already, and for labels."""
     if not seen.golds and not any(verdict.hung for verdict in seen.every):  # else none was tried yet
         what = "there are no gold answers: no ceiling was checked, no damaged answers and no other ways to write one"
@@ -178,7 +178,7 @@ def oracle(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="control")
-def controls(seen: Bench) -> Iterator[Finding]:
+def controls(seen: ScoringRunner) -> Iterator[Finding]:
     """Controls that earn too much."""
     for name, splits in seen.controls.items():
         split, verdicts = max(splits.items(), key=lambda item: mean(item[1]))
@@ -203,9 +203,9 @@ def controls(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="hostile")
-def hostile(seen: Bench) -> Iterator[Finding]:
+def hostile(seen: ScoringRunner) -> Iterator[Finding]:
     """Texts made to break verifiers that earn something."""
-    by_text: dict[str, list[Verdict]] = defaultdict(list)
+    by_text: dict[str, list[CaseVerdict]] = defaultdict(list)
     for verdict in seen.kept.get(HOSTILE, ()):
         if verdict.score is not None and verdict.case.text.strip() != (verdict.case.example.gold or "").strip():
             by_text[verdict.case.text].append(verdict)
@@ -221,7 +221,7 @@ def hostile(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="writing")
-def writings(seen: Bench) -> Iterator[Finding]:
+def writings(seen: ScoringRunner) -> Iterator[Finding]:
     """Ways to write the gold value that lose too much."""
     ways = seen.written()
     lost = {way: found["loss"] for way, found in ways.items() if found["loss"] > LOSES + EXACT}
@@ -239,7 +239,7 @@ def writings(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="readings")
-def readings(seen: Bench) -> Iterator[Finding]:
+def readings(seen: ScoringRunner) -> Iterator[Finding]:
     """A lenient reading that pays less than the strict one, or readings that differ on gold answers."""
     both = [(one, score) for one, score in seen.scored if {"strict", "lenient"} <= score.readings.keys()]
     if worse := [pair for pair in both if pair[1].readings["lenient"] < pair[1].readings["strict"] - EXACT]:
@@ -260,7 +260,7 @@ def readings(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="label")
-def labels(seen: Bench) -> Iterator[Finding]:
+def labels(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that are labels, which explains what they lack."""
     if (found := seen.label) is not None:
         level: Level = "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning"
@@ -270,14 +270,14 @@ def labels(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="form")
-def form(seen: Bench) -> Iterator[Finding]:
+def form(seen: ScoringRunner) -> Iterator[Finding]:
     """Completions in another form than a function reads."""
     if seen.misread is not None:
         yield Finding("fatal", seen.misread[0], samples=ids(seen.golds), fix=seen.misread[1])
 
 
 @check("reward", name="range")
-def ranges(seen: Bench) -> Iterator[Finding]:
+def ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
     if seen.ranges:
         what = "the functions' ranges are not declared; these figures take them from what gold answers, controls and "
@@ -285,7 +285,7 @@ def ranges(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="prints")
-def prints(seen: Bench) -> Iterator[Finding]:
+def prints(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that prints."""
     if count := seen.printed.count("\n"):
         first = seen.printed.split("\n")[0][:80]
@@ -296,7 +296,7 @@ ALONE = "let a reward depend on the example and the answer alone"
 
 
 @check("reward", name="elsewhere")
-def conditions(seen: Bench) -> Iterator[Finding]:
+def conditions(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise on another thread, in another process and the like."""
     for found in seen.elsewhere:
         (called, causes), fix, verdict = CONDITIONS[found.where], ALONE, found.verdict
@@ -345,7 +345,7 @@ CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @check("reward", name="repeat")
-def repeat(seen: Bench) -> Iterator[Finding]:
+def repeat(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise the second time."""
     if seen.again:
         verdict, score = seen.again[0]
@@ -359,7 +359,7 @@ def repeat(seen: Bench) -> Iterator[Finding]:
 
 
 @check("reward", name="cheat")
-def cheat(seen: Bench) -> Iterator[Finding]:
+def cheat(seen: ScoringRunner) -> Iterator[Finding]:
     """A cheat that earns too much, and more than the controls, which are named already."""
     found = seen.cheat
     if found is None:
@@ -376,11 +376,11 @@ def cheat(seen: Bench) -> Iterator[Finding]:
     yield Finding(level, what, evidence=evidence, samples=(found.example,), causes=causes, fix=fix)
 
 
-BASIC: tuple[Check[Bench], ...] = (raises, slow, repeat, conditions, ranges, prints)
+BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, prints)
 CHECKS = (form, *BASIC, labels, oracle, controls, cheat, parts, opposed, hostile, writings, readings)
 
 
-def checks_for(seen: Bench) -> Sequence[Check[Bench]]:
+def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
     """What can be asked. Of a reward that comes out otherwise each time nothing else is said: every figure would be
     chance. Gold answers that are labels, or in a form that is not read, explain what they lack."""
     if seen.misread is not None:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.audit.bench import Elsewhere, Verdict
+from plumbline.checks.audit.bench import CaseVerdict, Elsewhere
 from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import visible
 from plumbline.records import Score
@@ -44,7 +44,7 @@ Found = tuple[float, dict[str, float | None]] | str
 _ALARM = re.compile(r"\bSIGALRM\b|\bsignal\.alarm\b|\bsetitimer\b|\bmath_verify\b|\btimeout_decorator\b")
 
 
-def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
+def elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[Elsewhere]:
     """Judge a few texts again under each condition.
 
     Args:
@@ -80,13 +80,13 @@ def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
     return differing
 
 
-def _some(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def _some(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     """Texts of a few examples, those that earn most and least of each; fewer where verdicts take their time."""
-    by_example: dict[str, list[Verdict]] = defaultdict(list)
+    by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
     for one in sorted((one for one in verdicts if one.score is not None), key=lambda one: -one.reward):
         by_example[one.case.example.id].append(one)
     best = sorted(by_example.values(), key=lambda found: -found[0].reward)[:EXAMPLES]
-    some: list[Verdict] = []
+    some: list[CaseVerdict] = []
     for found in best:  # the best, the worst, and one that knows nothing
         knows_nothing = [one for one in found if one.case.kind.startswith(("control", "hostile"))]
         some += {id(one): one for one in (found[0], found[-1], *knows_nothing[:1])}.values()
@@ -108,11 +108,11 @@ def _judged(judge: Callable[..., Sequence[Score]], texts: Sequence[Sequence[Any]
     return [found for text in texts for found in _found(1, judge, *text)]
 
 
-def _one_by_one(task: Task, some: Sequence[Verdict]) -> list[Found]:
+def _one_by_one(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
     return _judged(lambda example, text: [task.judge(example, text)[1]], [(v.case.example, v.case.text) for v in some])
 
 
-def _on_a_thread(task: Task, some: Sequence[Verdict]) -> Sequence[Found]:
+def _on_a_thread(task: Task, some: Sequence[CaseVerdict]) -> Sequence[Found]:
     found: list[Found] = []
     thread = threading.Thread(target=lambda: found.extend(_one_by_one(task, some)), name="audit", daemon=True)
     thread.start()
@@ -120,7 +120,7 @@ def _on_a_thread(task: Task, some: Sequence[Verdict]) -> Sequence[Found]:
     return found or [LATE] * len(some)
 
 
-def _in_a_loop(task: Task, some: Sequence[Verdict]) -> list[Found]:
+def _in_a_loop(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
     async def judge() -> list[Found]:
         return _one_by_one(task, some)
 
@@ -139,14 +139,14 @@ def _loop_runs() -> bool:
     return True
 
 
-def _together(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
+def _together(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
     """The last first, in one call."""
     examples, texts = [one.case.example for one in some][::-1], [one.case.text for one in some][::-1]
     return _found(len(some), lambda: [score for _, score in task.judge_rows(examples, texts)])[::-1]
 
 
-def _grouped(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
-    by_example: dict[str, list[Verdict]] = defaultdict(list)
+def _grouped(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
+    by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
     for one in some:
         by_example[one.case.example.id].append(one)
     found: dict[int, Found] = {}
@@ -179,7 +179,7 @@ def _signals() -> Iterator[list[str]]:
 
 
 @contextmanager
-def _otherwiseprocess(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callable[[], dict[str, list[Found]]]]:
+def _otherwiseprocess(task: JsonlTask, some: Sequence[CaseVerdict]) -> Iterator[Callable[[], dict[str, list[Found]]]]:
     """Start a process that judges; what is yielded waits for what it finds, by condition. A function of a script's or
     a notebook's cannot be imported there, so there is nothing then."""
     if any(name.startswith("__main__:") for name in task.options.functions()):

@@ -48,7 +48,7 @@ class Estimate:
         return f"{one:{form}}, n = {one.n:,} {self.unit}{seeds}" if self.unit else f"{one.mean:{form or '.3f'}}{seeds}"
 
 
-class Records:
+class RunFigures:
     """The records of one run as they are now, each read once.
 
     Args:
@@ -159,8 +159,8 @@ def _value_of(what: str) -> Callable[[Judged], float | None]:
 class Evidence:
     """The records of the runs of one recipe, and of the previous one's where they are given."""
 
-    runs: tuple[Records, ...]
-    previous: tuple[Records, ...] = ()
+    runs: tuple[RunFigures, ...]
+    previous: tuple[RunFigures, ...] = ()
     until: int | None = None
     """Nothing after this step is looked at."""
 
@@ -256,7 +256,7 @@ def apart(first: Estimate, second: Estimate) -> Estimate:
     return replace(first, interval=interval, alone=math.hypot(first.alone, second.alone))
 
 
-def _check(first: Sequence[Evaluation], other: Records, metric: str, step: int, *, rubric: bool = True) -> None:
+def _check(first: Sequence[Evaluation], other: RunFigures, metric: str, step: int, *, rubric: bool = True) -> None:
     if step not in other.steps(metric):
         raise IncomparableError(
             f"{other.run.folder} has no {metric} at step {step}", "evaluate both runs at the same steps"
@@ -314,7 +314,7 @@ MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class VerdictFigure:
     """A figure that a verdict rests on."""
 
     metric: str
@@ -328,14 +328,14 @@ class Figure:
     seeds: int
 
     @classmethod
-    def of(cls, metric: str, step: int, estimate: Estimate, kind: str = "value") -> "Figure":
+    def of(cls, metric: str, step: int, estimate: Estimate, kind: str = "value") -> "VerdictFigure":
         """An estimate of a metric at a step."""
         one = estimate.interval
         return cls(metric, step, kind, one.mean, one.low, one.high, one.n, estimate.seeds)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConditionVerdict:
     """What the evidence says of a condition."""
 
     holds: bool | None
@@ -347,10 +347,10 @@ class Verdict:
     """What would decide it."""
     noise: bool = False
     """Not decided because a difference is inside the noise."""
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[VerdictFigure, ...] = ()
 
 
-def judge(condition: Condition | str, evidence: Evidence, named: Mapping[str, Condition]) -> Verdict:
+def judge(condition: Condition | str, evidence: Evidence, named: Mapping[str, Condition]) -> ConditionVerdict:
     """Evaluate a condition.
 
     Args:
@@ -372,7 +372,7 @@ def judge(condition: Condition | str, evidence: Evidence, named: Mapping[str, Co
     return replace(verdict, holds=opposite[verdict.holds], leans=opposite[verdict.leans])
 
 
-def _together(verdicts: Sequence[Verdict], *, decides: bool) -> Verdict:
+def _together(verdicts: Sequence[ConditionVerdict], *, decides: bool) -> ConditionVerdict:
     """Of all (one False decides) or any (one True decides); what decides is all that is said."""
 
     def combined(values: Sequence[bool | None]) -> bool | None:
@@ -381,7 +381,7 @@ def _together(verdicts: Sequence[Verdict], *, decides: bool) -> Verdict:
     holds = combined([verdict.holds for verdict in verdicts])
     shown = [verdict for verdict in verdicts if verdict.holds is decides] if holds is decides else verdicts
     undecided = [verdict for verdict in verdicts if verdict.holds is None] if holds is None else []
-    return Verdict(
+    return ConditionVerdict(
         holds=holds,
         leans=combined([verdict.leans for verdict in verdicts]),
         said=tuple(dict.fromkeys(line for verdict in shown for line in verdict.said)),
@@ -391,11 +391,11 @@ def _together(verdicts: Sequence[Verdict], *, decides: bool) -> Verdict:
     )
 
 
-def _unknown(said: str, need: str) -> Verdict:
-    return Verdict(None, None, (said,), (need,) if need else ())
+def _unknown(said: str, need: str) -> ConditionVerdict:
+    return ConditionVerdict(None, None, (said,), (need,) if need else ())
 
 
-def _figure(condition: Condition, evidence: Evidence) -> Verdict:
+def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
     """Of one metric: the points to look at, or why there are none, and what they are beside the bounds."""
     metric = str(condition.metric)
     steps = evidence.steps(metric)
@@ -443,7 +443,7 @@ def _figure(condition: Condition, evidence: Evidence) -> Verdict:
     return replace(_together(verdicts, decides=False), said=tuple(said), figures=verdicts[-1].figures)
 
 
-def _no_metric(metric: str, evidence: Evidence) -> Verdict:
+def _no_metric(metric: str, evidence: Evidence) -> ConditionVerdict:
     known = evidence.runs[0].known()
     names = [name for name in known if name.startswith(metric[:5])]
     if metric.startswith("eval/") and not names:
@@ -455,7 +455,7 @@ def _no_metric(metric: str, evidence: Evidence) -> Verdict:
 
 def _beside_bounds(
     condition: Condition, step: int, estimate: Estimate, base: int | None, evidence: Evidence
-) -> Verdict:
+) -> ConditionVerdict:
     one, place = estimate.interval, evidence.runs[0].where(str(condition.metric), step)
     if math.isnan(one.mean):  # which is on no side of any bound
         return _unknown(f"{condition.metric} {place} is no number", "look at why: `plumbline check` of the run")
@@ -466,13 +466,13 @@ def _beside_bounds(
     bounds = " and ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in condition.bounds.items())
     outcome = {True: f": {bounds}", False: f": not {bounds}", None: f": whether {bounds} is inside the noise"}[holds]
     undecided = [condition.bounds[name] for name, answer in answers.items() if answer is None] if holds is None else []
-    return Verdict(
+    return ConditionVerdict(
         holds=holds,
         leans=all(_beside(name, bound, one.mean, one.mean) for name, bound in condition.bounds.items()),
         said=(f"{condition.metric}{subject} {place} is {estimate:{'' if kind == 'value' else '+.3f'}}{outcome}",),
         needs=tuple(f"for {condition.metric}{subject}: {_needed(estimate, bound)}" for bound in undecided),
         noise=holds is None,
-        figures=(Figure.of(str(condition.metric), step, estimate, kind),),
+        figures=(VerdictFigure.of(str(condition.metric), step, estimate, kind),),
     )
 
 

@@ -13,9 +13,17 @@ from typing import Any
 
 import yaml
 
-from plumbline.checks.diagnosis.conditions import Estimate, Evidence, Figure, Records, Verdict, apart, judge
+from plumbline.checks.diagnosis.conditions import (
+    ConditionVerdict,
+    Estimate,
+    Evidence,
+    RunFigures,
+    VerdictFigure,
+    apart,
+    judge,
+)
 from plumbline.checks.diagnosis.routes import RoutingTable
-from plumbline.checks.diagnosis.watch import Watched
+from plumbline.checks.diagnosis.watch import RuleHistory
 from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe, differences, load
@@ -34,7 +42,7 @@ UNSAID = frozenset({"name", "description", "decide"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QuestionAnswer:
     """To one question."""
 
     name: str
@@ -43,7 +51,7 @@ class Answer:
     """yes, no, not decided; or the lowest of some metrics."""
     means: str
     """What follows from it, in the words of the recipe."""
-    verdict: Verdict
+    verdict: ConditionVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class Decision:
     previous: tuple[str, ...]
     stopped: tuple[str, ...]
     """Which watch rule stopped a run, where there is one that was."""
-    answers: tuple[Answer, ...]
+    answers: tuple[QuestionAnswer, ...]
     path: tuple[str, ...]
     """The branches taken, such as ("C", "insights"); empty where there is none."""
     decided: bool
@@ -98,7 +106,7 @@ def gather(folders: Sequence[Path]) -> Evidence:
         RunError: a folder is no run, or there are runs of three recipes.
         DataError: a record cannot be read.
     """
-    groups: list[list[Records]] = []
+    groups: list[list[RunFigures]] = []
     for folder in {folder.resolve(): folder for folder in folders}.values():
         if not folder.is_dir():
             raise RunError(f"{folder} is no folder", "give the folder of a run")
@@ -106,7 +114,7 @@ def gather(folders: Sequence[Path]) -> Evidence:
         group = next((one for one in groups if same_but_seed(one[0].run.recipe, run.recipe)), None)
         if group is None:
             groups.append(group := [])
-        group.append(Records(run))
+        group.append(RunFigures(run))
     if len(groups) > 2:
         raise RunError(
             f"these are runs of {len(groups)} recipes: {', '.join(one[0].run.recipe.name for one in groups)}",
@@ -195,7 +203,7 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
             if (stop := records.run.stopped()) is not None
         ),
         answers=tuple(
-            Answer(name, question.ask, *_answer(question, evidence, tree.conditions))
+            QuestionAnswer(name, question.ask, *_answer(question, evidence, tree.conditions))
             for name, question in tree.questions.items()
             if question is not None
         ),
@@ -213,13 +221,15 @@ def _what(stopped: Mapping[str, Any]) -> str:
     return f"check {stopped['check']}" if "check" in stopped else f"rule {stopped.get('rule')}"
 
 
-def _leaning(verdict: Verdict) -> str:
+def _leaning(verdict: ConditionVerdict) -> str:
     if verdict.leans is None:
         return "figures are missing"
     return f"the figures lean to {'yes' if verdict.leans else 'no'}, inside the noise"
 
 
-def _answer(question: Question, evidence: Evidence, named: Mapping[str, Condition]) -> tuple[str, str, Verdict]:
+def _answer(
+    question: Question, evidence: Evidence, named: Mapping[str, Condition]
+) -> tuple[str, str, ConditionVerdict]:
     """The answer to a question, what it means, and what the records say of it."""
     if question.when is not None:
         verdict = judge(question.when, evidence, named)
@@ -229,18 +239,18 @@ def _answer(question: Question, evidence: Evidence, named: Mapping[str, Conditio
     try:
         ranked = _ranked(metrics, evidence)
     except IncomparableError as error:
-        return "not decided", "", Verdict(None, None, (error.cause,), (error.fix,))
+        return "not decided", "", ConditionVerdict(None, None, (error.cause,), (error.fix,))
     records = evidence.runs[0]
     said = tuple(f"{metric} {records.where(metric, step)} is {figure}" for metric, (step, figure) in ranked.items())
     if lacking := ", ".join(metric for metric in metrics if metric not in ranked):
-        verdict = Verdict(None, None, (f"there is no {lacking}", *said), ("an evaluation of all of them",))
+        verdict = ConditionVerdict(None, None, (f"there is no {lacking}", *said), ("an evaluation of all of them",))
         return "not decided", "", verdict
-    figures = tuple(Figure.of(metric, step, figure) for metric, (step, figure) in ranked.items())
+    figures = tuple(VerdictFigure.of(metric, step, figure) for metric, (step, figure) in ranked.items())
     lowest = _lowest_of(ranked)
     if len(lowest) == 1:
-        return lowest[0], "", Verdict(True, True, said, figures=figures)
+        return lowest[0], "", ConditionVerdict(True, True, said, figures=figures)
     need = f"more examples of {', '.join(lowest)}: which is the lowest is inside the noise"
-    return f"{' or '.join(lowest)}, not decided", "", Verdict(None, True, said, (need,), True, figures)
+    return f"{' or '.join(lowest)}, not decided", "", ConditionVerdict(None, True, said, (need,), True, figures)
 
 
 def _ranked(metrics: Iterable[str], evidence: Evidence) -> dict[str, tuple[int, Estimate]]:
@@ -352,7 +362,7 @@ def _comment(texts: list[str], indent: str) -> list[str]:
     return [line for lines in wrapped for line in lines]
 
 
-def decision_text(decision: Decision, watched: Sequence[Watched]) -> str:
+def decision_text(decision: Decision, watched: Sequence[RuleHistory]) -> str:
     """The questions with their answers and figures, the rules that fired, the scenario, and what it changes.
 
     Args:
@@ -362,7 +372,7 @@ def decision_text(decision: Decision, watched: Sequence[Watched]) -> str:
     return "\n".join(_lines(decision, watched)) + "\n"
 
 
-def _lines(decision: Decision, watched: Sequence[Watched]) -> Iterator[str]:
+def _lines(decision: Decision, watched: Sequence[RuleHistory]) -> Iterator[str]:
     yield f"decided on {', '.join(decision.runs)}"
     if decision.previous:
         yield f"previous   {', '.join(decision.previous)}"

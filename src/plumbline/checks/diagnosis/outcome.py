@@ -16,7 +16,7 @@ Z = 1.96
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RewardOutcome:
     """The last third of the logged steps against the first, or against the first tenth where it rose at once."""
 
     series: Literal["reward", "loss"]
@@ -52,7 +52,7 @@ class Outcome:
         return {**asdict(self), "better": self.better, "said": self.said}
 
 
-def outcome(history: History) -> Outcome | None:
+def outcome(history: History) -> RewardOutcome | None:
     """Of a stage; None where fewer than four values of what is trained for were logged."""
     name: Literal["reward", "loss"] = "reward" if history.kind == "rl" else "loss"
     good = np.isfinite(history[name].values)
@@ -67,7 +67,7 @@ def outcome(history: History) -> Outcome | None:
         max(whole, at_once, key=lambda ends: _surely(ends[2], sign)) if len(values) >= ENOUGH else whole
     )
     every = int(steps[-1] - steps[0]) + 1 == len(values)
-    return Outcome(name, first, last, change, every)
+    return RewardOutcome(name, first, last, change, every)
 
 
 def _change(values: NDArray[np.float64], early: int, late: int) -> tuple[float, float, Interval]:

@@ -39,7 +39,7 @@ HEAD = "# Written by `plumbline route`: which model does which job.\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RouteCandidate:
     """A model that could do a job."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
@@ -69,7 +69,7 @@ class Route:
     decided: bool = False
     """False where another model may be as good: the difference is inside the noise, or nothing was compared."""
     said: str = ""
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[RouteCandidate, ...] = ()
     fallback: tuple[str, ...] = ()
     """Models that are asked in turn where the one before fails."""
     shadow: str | None = None
@@ -176,7 +176,7 @@ def _routed(found: Mapping[str, Evaluation]) -> Route:
     return Route(chosen, decided=len(as_good) == 1 < len(models), said=said, candidates=tuple(ordered))
 
 
-def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> Candidate:
+def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> RouteCandidate:
     mean = mean_interval(evaluation.rewards())
     behind = None
     if best is not None:
@@ -187,7 +187,7 @@ def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> C
             raise IncomparableError("no example was judged of both models", "look at why they could not be judged")
         behind = paired([one for one, _ in pairs], [other for _, other in pairs]).difference
     less = None if behind is None else (behind.mean, behind.low, behind.high)
-    return Candidate(model, mean.mean, mean.low, mean.high, mean.n, less)
+    return RouteCandidate(model, mean.mean, mean.low, mean.high, mean.n, less)
 
 
 def write_routes(path: Path, table: RoutingTable) -> None:

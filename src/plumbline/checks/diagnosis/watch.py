@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from plumbline.checks.diagnosis.conditions import Evidence, Records, judge
+from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge
 from plumbline.recipe.handoff import Condition, WatchRule
 from plumbline.runs.run import Run
 
@@ -25,7 +25,7 @@ class Remembers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class RuleFinding:
     """What a rule found at a step."""
 
     rule: str
@@ -47,14 +47,14 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class RuleHistory:
     """What became of a rule in a run, for the report."""
 
     rule: str
     expected: str
     stop_if: str
     warn_if: str
-    fired: tuple[Fired, ...]
+    fired: tuple[RuleFinding, ...]
     now: str
     """What its figures were at the end."""
 
@@ -71,7 +71,7 @@ class Watcher:
         self.run, self.rules, self.stage = run, rules_of(run), stage
         self._rows: list[Mapping[str, Any]] | None = None
 
-    def look(self, row: Mapping[str, Any]) -> Fired | None:
+    def look(self, row: Mapping[str, Any]) -> RuleFinding | None:
         """Judge the rules after a step's metrics were recorded; each that fires leaves an event.
 
         Args:
@@ -85,7 +85,7 @@ class Watcher:
         if self._rows is None:
             self._rows = [one for one in self.run.rows("rl") if one["step"] < row["step"]]
         self._rows.append(row)
-        evidence = Evidence((Records(self.run, self._rows),))
+        evidence = Evidence((RunFigures(self.run, self._rows),))
         stop, state = None, self.stage.memory.setdefault(EVENT, {})
         for fired in judged(self.rules, evidence, row, state):
             self.run.event(EVENT, fired.message, rule=fired.rule, action=fired.action, stage="rl", step=fired.step)
@@ -102,7 +102,7 @@ def rules_of(run: Run) -> dict[str, WatchRule]:
 
 def judged(
     rules: Mapping[str, WatchRule], evidence: Evidence, row: Mapping[str, Any], state: dict[str, Action]
-) -> Iterator[Fired]:
+) -> Iterator[RuleFinding]:
     """Yield what each rule found at the step of a row that has one of its metrics, unless it found that before, too.
 
     Args:
@@ -122,7 +122,7 @@ def judged(
             action, said = found
             state[name] = action
             if action != before:
-                yield Fired(name, action, row["step"], said, rule.expected, rule.advice)
+                yield RuleFinding(name, action, row["step"], said, rule.expected, rule.advice)
 
 
 def _found(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
@@ -139,7 +139,7 @@ def _found(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
     return noise
 
 
-def afterwards(run: Run) -> list[Watched]:
+def afterwards(run: Run) -> list[RuleHistory]:
     """What each rule of a run finds in its records, step by step, whether or not it was there while the run trained.
 
     Raises:
@@ -148,14 +148,14 @@ def afterwards(run: Run) -> list[Watched]:
     rules = rules_of(run)
     if not rules:
         return []
-    records = Records(run)
+    records = RunFigures(run)
     state: dict[str, Action] = {}
     fired = [
         one for row in records.trained for one in judged(rules, Evidence((records,), until=row["step"]), row, state)
     ]
     whole = Evidence((records,))
     return [
-        Watched(
+        RuleHistory(
             rule=name,
             expected=rule.expected,
             stop_if=as_words(rule.stop_if),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.checks.check import LEVELS, Context, Finding, MissingDataError
 from plumbline.checks.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
-from plumbline.checks.refusals import Ground, final_splits, problems
+from plumbline.checks.refusals import TaskData, final_splits, problems
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
 from plumbline.policies import NEEDED
 from plumbline.policies.pretrained.gguf_file import is_gguf
@@ -76,7 +76,7 @@ class BeforeRun(Context):
     """The run's directory, which need not be there."""
     file: Path | None = None
     """Of the recipe."""
-    tasks: Mapping[str, Ground]
+    tasks: Mapping[str, TaskData]
     wrong: Sequence[PlumblineError] = ()
     """What a run would refuse of the recipe, its tasks and its model."""
 
@@ -224,7 +224,7 @@ def before(recipe: Recipe, folder: Path, file: Path | None = None) -> Iterator[B
         yield BeforeRun(recipe=recipe, folder=folder, file=file, tasks=tasks, wrong=wrong)
 
 
-def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, Ground], list[PlumblineError]]:
+def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, TaskData], list[PlumblineError]]:
     """Each task of a recipe, and what is wrong with those that cannot be opened; nothing is built that is kept.
 
     A task that builds records says how many it will build, and builds a few in `scratch` to be looked at; any other
@@ -236,15 +236,15 @@ def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, 
         scratch: a temporary folder.
     """
 
-    def opened(name: str, task: Task) -> Ground:
+    def opened(name: str, task: Task) -> TaskData:
         planned = None
         if not task.built:
             planned, task = task.sizes(), task.sketch(scratch / "sketch" / name)
         splits = {split: task.examples(split) for split in task.splits}
         finals, inside = final_splits(recipe, task), recipe.evaluation.split
-        return Ground(name=name, task=task, splits=splits, finals=finals, inside=inside, planned=planned)
+        return TaskData(name=name, task=task, splits=splits, finals=finals, inside=inside, planned=planned)
 
-    tasks: dict[str, Ground] = {}
+    tasks: dict[str, TaskData] = {}
     wrong: list[PlumblineError] = []
     for name, one in recipe.each_task.items():
         place = records / name if (records / name).is_dir() else scratch / "records" / name

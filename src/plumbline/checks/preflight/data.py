@@ -10,7 +10,7 @@ from plumbline.checks.audit.audit import audit
 from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
-from plumbline.checks.refusals import Ground
+from plumbline.checks.refusals import TaskData
 from plumbline.errors import PlumblineError, UntrustedCodeError
 from plumbline.evaluation.statistics import Interval, detectable
 from plumbline.records import Evaluation
@@ -130,7 +130,7 @@ def strata(before: BeforeRun) -> Iterator[Finding]:
         yield from _in_order(before, one)
 
 
-def _one_sided(one: Ground, split: str, kinds: Counter[str], there: Counter[str]) -> Iterator[Finding]:
+def _one_sided(one: TaskData, split: str, kinds: Counter[str], there: Counter[str]) -> Iterator[Finding]:
     kinds_of = {"train": kinds, split: there}
     both = kinds.keys() | there.keys()
     for where, lacking in (("train", split), (split, "train")):
@@ -148,7 +148,7 @@ def _one_sided(one: Ground, split: str, kinds: Counter[str], there: Counter[str]
         yield Finding("note", what, evidence=few, fix="read the mean over all of them")
 
 
-def _in_order(before: BeforeRun, one: Ground) -> Iterator[Finding]:
+def _in_order(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
     """The first examples of a split, which are all that an evaluation inside RL asks, against the whole of it."""
     section = before.recipe.evaluation
     examples = one.splits.get(section.split, ())

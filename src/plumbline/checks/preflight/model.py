@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.checks.check import Finding, Level, MissingDataError, check
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.refusals import Ground
+from plumbline.checks.refusals import TaskData
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies.options import HidingModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, is_gguf
@@ -42,7 +42,7 @@ def lengths(before: BeforeRun) -> Iterator[Finding]:
             yield from _demonstrations(before, one, before.context, about)
 
 
-def _prompts(before: BeforeRun, one: Ground, context: int, about: str) -> Iterator[Finding]:
+def _prompts(before: BeforeRun, one: TaskData, context: int, about: str) -> Iterator[Finding]:
     """A run refuses them, after it has evaluated its first model."""
     limit = before.recipe.sampling.max_tokens
     drawn = {"train": one.train} if before.recipe.rl is not None else {}
@@ -69,7 +69,7 @@ def _prompts(before: BeforeRun, one: Ground, context: int, about: str) -> Iterat
         )
 
 
-def _targets(before: BeforeRun, one: Ground, about: str) -> Iterator[Finding]:
+def _targets(before: BeforeRun, one: TaskData, about: str) -> Iterator[Finding]:
     limit = before.recipe.sampling.max_tokens
     golds = [(e.gold, e) for e in one.train[:MOST] if e.gold is not None]
     counted = [(before.answer_tokens(gold) - 1, e) for gold, e in golds if len(gold.encode()) > limit]
@@ -90,7 +90,7 @@ def _targets(before: BeforeRun, one: Ground, about: str) -> Iterator[Finding]:
     )
 
 
-def _demonstrations(before: BeforeRun, one: Ground, context: int, about: str) -> Iterator[Finding]:
+def _demonstrations(before: BeforeRun, one: TaskData, context: int, about: str) -> Iterator[Finding]:
     """Prompt and shown answer against the context; too long ones are an error of SFT, or cut where that is allowed."""
     sft = before.recipe.sft
     if sft is None or (sft.tasks is not None and one.name not in sft.tasks):
@@ -224,7 +224,7 @@ def _mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
 
 
-def _begins(chat: "Chat", one: Ground, prompts: Sequence[Sequence[int]]) -> Iterator[Finding]:
+def _begins(chat: "Chat", one: TaskData, prompts: Sequence[Sequence[int]]) -> Iterator[Finding]:
     """None, one or two begin-of-text tokens."""
     begin = chat.tokenizer.bos_token_id
     if begin is None:
@@ -247,7 +247,7 @@ def _begins(chat: "Chat", one: Ground, prompts: Sequence[Sequence[int]]) -> Iter
 
 
 def _left_out(
-    chat: "Chat", one: Ground, examples: Sequence[Example], prompts: Sequence[Sequence[int]]
+    chat: "Chat", one: TaskData, examples: Sequence[Example], prompts: Sequence[Sequence[int]]
 ) -> Iterator[Finding]:
     for example, prompt in zip(examples, prompts, strict=True):
         text = "".join(chat.tokenizer.decode(list(prompt), skip_special_tokens=False).split())
@@ -263,7 +263,7 @@ def _left_out(
             return
 
 
-def _control_tokens(chat: "Chat", one: Ground, examples: Sequence[Example]) -> Iterator[Finding]:
+def _control_tokens(chat: "Chat", one: TaskData, examples: Sequence[Example]) -> Iterator[Finding]:
     """Data that writes the template's own marks, which a model is shown as ordinary text."""
     for example in examples:
         texts = [*(message["content"] for message in example.messages), example.gold or ""]

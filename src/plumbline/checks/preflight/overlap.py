@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.refusals import Ground, check_disjoint, check_start, refused
+from plumbline.checks.refusals import TaskData, check_disjoint, check_start, refused
 from plumbline.records import Example
 
 MOST = 50_000
@@ -68,7 +68,7 @@ def alike(before: BeforeRun) -> Iterator[Finding]:
             yield from _entities(one, split, examples[:MOST], one.train[:MOST])
 
 
-def _near(one: Ground, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
+def _near(one: TaskData, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
     """Nearly equal prompts with the same gold answer; those with another answer ask something else."""
 
     def texts(examples: Sequence[Example]) -> list[str]:
@@ -97,7 +97,7 @@ def _near(one: Ground, split: str, examples: Sequence[Example], train: Sequence[
     yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
-def _entities(one: Ground, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
+def _entities(one: TaskData, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
     """Whose rows stand on both sides, by the columns that name what a row is about."""
 
     def named(example: Example, column: str) -> str | None:

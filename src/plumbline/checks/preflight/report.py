@@ -14,7 +14,7 @@ from plumbline.checks.check import Check, Examination, Finding, examine
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, before
 from plumbline.checks.preflight.shapes import Shapes, folder_of, is_hub_name
-from plumbline.checks.refusals import Ground
+from plumbline.checks.refusals import TaskData
 from plumbline.config.imports import missing
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, UntrustedCodeError
 from plumbline.policies import NEEDED
@@ -178,7 +178,7 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
     )
 
 
-def refuse(recipe: Recipe, folder: Path, grounds: Sequence[Ground]) -> None:
+def refuse(recipe: Recipe, folder: Path, grounds: Sequence[TaskData]) -> None:
     """Refuse to begin where something fatal can be seen in the run's own records, by the checks that take seconds.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import plumbline
 from plumbline.config.imports import check_installed, own_folders
-from plumbline.engines.jobs.job import Job, JobSpec
+from plumbline.engines.jobs.job import JobSpec, SentJob
 from plumbline.errors import EngineError, PlumblineError
 from plumbline.storage import clear_os_errors, read_text
 
@@ -46,7 +46,7 @@ class State:
         return self.status in {"succeeded", "failed", "stopped"}
 
 
-def back_end(job: Job) -> "ProcessJob | RayJob":
+def back_end(job: SentJob) -> "ProcessJob | RayJob":
     """What a job is sent to and asked of."""
     return RayJob(job) if job.spec.on == "ray" else ProcessJob(job)
 
@@ -57,7 +57,7 @@ class ProcessJob:
     It holds the lock of a file for as long as it lives, so no other process that was given its number is taken for it.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: SentJob) -> None:
         self.job, self.lock, self.exit = job, job.folder / "lock", job.folder / "exit"
 
     def send(self) -> int:
@@ -122,7 +122,7 @@ class ProcessJob:
 class RayJob:
     """A job on a Ray cluster, under its own id."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: SentJob) -> None:
         self.job = job
         self._client: Any = None
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.engines.jobs.backends import ProcessJob, State, back_end
-from plumbline.engines.jobs.job import Ended, Job, JobSpec, Outcome
+from plumbline.engines.jobs.job import Ended, JobOutcome, JobSpec, SentJob
 from plumbline.errors import DataError, RunError
 from plumbline.runs.remote import is_address
 from plumbline.storage import dumps, read_bytes, read_object, write_text
@@ -48,25 +48,25 @@ SHORTEST = 4
 Say = Callable[[str], None]
 
 
-def send(spec: JobSpec, say: Say) -> Job:
+def send(spec: JobSpec, say: Say) -> SentJob:
     """Send a job to its process or its cluster, and record it.
 
     Raises:
         EngineError: it was not taken.
         ModelError: there is no Ray.
     """
-    job = Job(spec=spec, sent=datetime.now(UTC).isoformat(timespec="seconds")).save()
+    job = SentJob(spec=spec, sent=datetime.now(UTC).isoformat(timespec="seconds")).save()
     if spec.on == "ray":
         say(f"sending {spec.working_dir} to {spec.address}")
     try:
         return job.save(pid=back_end(job).send())
     except BaseException as error:
         why = f"it was not sent: {error}".split("\n")[0]
-        job.save(outcome=Outcome(ended="never started", why=why, engine="unknown"))
+        job.save(outcome=JobOutcome(ended="never started", why=why, engine="unknown"))
         raise
 
 
-def follow(job: Job, show: Say, say: Say) -> Outcome:
+def follow(job: SentJob, show: Say, say: Say) -> JobOutcome:
     """Show what a job prints, from its beginning, until it is over, and judge it. To interrupt this leaves it as it is.
 
     Args:
@@ -96,7 +96,7 @@ def follow(job: Job, show: Say, say: Say) -> Outcome:
     return outcome
 
 
-def settle(job: Job, now: State, log: str) -> Outcome:
+def settle(job: SentJob, now: State, log: str) -> JobOutcome:
     """Judge a job, and record that where it is over."""
     outcome = judge(job.spec.id, now, _blotted(job, log), job.spec.out, job.spec.here)
     if now.over:
@@ -106,7 +106,7 @@ def settle(job: Job, now: State, log: str) -> Outcome:
     return outcome
 
 
-def refresh(job: Job) -> tuple[str, str]:
+def refresh(job: SentJob) -> tuple[str, str]:
     """How a job stands, in a word, and why; one that has ended since is judged and recorded."""
     outcome, engine = job.outcome, back_end(job)
     if outcome is None:
@@ -117,7 +117,7 @@ def refresh(job: Job) -> tuple[str, str]:
     return outcome.ended, outcome.why if outcome.ended != "succeeded" else ""
 
 
-def stop(job: Job) -> Outcome:
+def stop(job: SentJob) -> JobOutcome:
     """End a job.
 
     Raises:
@@ -133,14 +133,14 @@ def stop(job: Job) -> Outcome:
     return settle(job, now, engine.log())
 
 
-def _readable(job: Job, log: str, *, summary: bool = False) -> str:
+def _readable(job: SentJob, log: str, *, summary: bool = False) -> str:
     """A log for people, with or without the summary that the run printed at its end."""
     shown = log if summary else log.partition(f"{said(job.spec.id, 'summary')}\n")[0]
     lines = shown.splitlines(keepends=True)
     return _blotted(job, "".join(one for one in lines if not one.startswith(NOISE) and " job_manager.py:" not in one))
 
 
-def _blotted(job: Job, text: str) -> str:
+def _blotted(job: SentJob, text: str) -> str:
     """A log in which the values of the job's secrets, as far as they are known here, are replaced by their names."""
     for name in job.spec.secrets:
         value = os.environ.get(name, "")
@@ -149,7 +149,7 @@ def _blotted(job: Job, text: str) -> str:
     return text
 
 
-def reachable(job: Job) -> Path | None:
+def reachable(job: SentJob) -> Path | None:
     """The folder of a job's run, where it can be read from here."""
     out = job.spec.out
     return None if is_address(out) or not (Path(out) / "recipe.yaml").is_file() else Path(out)
@@ -173,7 +173,7 @@ def result_of(folder: Path) -> tuple[dict[str, Any] | None, str]:
     return (read_object(path), hashlib.sha256(read_bytes(path)).hexdigest()) if path.is_file() else (None, "")
 
 
-def judge(job: str, state: State, log: str, out: str, here: bool) -> Outcome:
+def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
     """What a job came to that is over, as far as its engine is concerned.
 
     Args:
@@ -188,8 +188,8 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> Outcome:
     status, why = ("", "") if ended is None else (str(ended.get("status")), str(ended.get("why", "")))
     engine = state.status if state.code is None else f"{state.status}, exit status {state.code}"
 
-    def outcome(kind: Ended, why: str) -> Outcome:
-        return Outcome(ended=kind, why=why, engine=engine, facts=ended or {})
+    def outcome(kind: Ended, why: str) -> JobOutcome:
+        return JobOutcome(ended=kind, why=why, engine=engine, facts=ended or {})
 
     if not state.over:
         return outcome("unknown", f"the engine says no more than {state.status}: {state.message or 'nothing'}")

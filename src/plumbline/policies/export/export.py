@@ -12,7 +12,7 @@ from typing import Any, Literal, cast, get_args
 from plumbline.errors import ModelError, RecipeError, StorageError
 from plumbline.evaluation.models import as_trained
 from plumbline.policies.export import weights
-from plumbline.policies.export.card import Change, Source, change_text, changes, find, licence, model_card
+from plumbline.policies.export.card import ExportSource, RewardChange, change_text, changes, find, licence, model_card
 from plumbline.runs import claims
 from plumbline.runs.run import Listener
 from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text
@@ -76,7 +76,7 @@ class Exported:
     bytes: int
     said: Sequence[str]
     figures: dict[str, Any]
-    changes: Sequence[Change]
+    changes: Sequence[RewardChange]
 
     def plain(self) -> dict[str, Any]:
         """Plain values."""
@@ -132,12 +132,12 @@ def export(what: Export, listener: Listener) -> Exported:
     return done
 
 
-def _fill(what: Export, source: Source, family: str, folder: Path, listener: Listener) -> Exported:
+def _fill(what: Export, source: ExportSource, family: str, folder: Path, listener: Listener) -> Exported:
     listener.working(f"writing {what.kind}", 0, 1)
     write = {"merged": _merged, "adapter": _adapter, "gguf": _gguf}[what.kind]
     said, figures, lines = write(what, source, family, folder)
     listener.working(f"writing {what.kind}", 1, 1)
-    changed: Sequence[Change] = ()
+    changed: Sequence[RewardChange] = ()
     if what.evaluate is not None:
         made = next(folder.glob("*.gguf")) if what.kind == "gguf" else folder
         changed = changes(source, made, what.evaluate, listener)
@@ -164,7 +164,7 @@ Written = tuple[list[str], dict[str, Any], str]
 """Sentences about what was measured, the same as figures, and lines that open the export."""
 
 
-def _merged(what: Export, source: Source, family: str, folder: Path) -> Written:
+def _merged(what: Export, source: ExportSource, family: str, folder: Path) -> Written:
     base = None if source.base is None else source.base.source or None
     if base is None and source.run is not None and source.run.is_done("base"):
         base = str(source.run.model("base"))
@@ -196,7 +196,7 @@ def _merged(what: Export, source: Source, family: str, folder: Path) -> Written:
     return said, figures, lines if family == "autoregressive" else f"plumbline eval {what.out.name}"
 
 
-def _adapter(what: Export, source: Source, family: str, folder: Path) -> Written:  # noqa: ARG001
+def _adapter(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
     base = source.base
     name = "" if base is None else base.name if base.public else base.source
     parameters = weights.write_adapter(source.model, folder, name)
@@ -209,7 +209,7 @@ def _adapter(what: Export, source: Source, family: str, folder: Path) -> Written
     return said, {"parameters": parameters, "base": name}, lines
 
 
-def _gguf(what: Export, source: Source, family: str, folder: Path) -> Written:  # noqa: ARG001
+def _gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
     name = what.out.absolute().name
     path = folder / f"{name}-{what.stored}.gguf"
     about = {"name": name, "licence": "" if source.base is None else source.base.licence}
@@ -226,7 +226,7 @@ def _gguf(what: Export, source: Source, family: str, folder: Path) -> Written:  
     return said, asdict(found), f"llama-server -m {path.name}"
 
 
-def _write_licence(source: Source, folder: Path) -> None:
+def _write_licence(source: ExportSource, folder: Path) -> None:
     """The base's licence where its text is there, with a note beside it; else a note that says what is known."""
     note = licence(source.base) + "\n"
     if source.base is None or source.base.text is None:

@@ -17,8 +17,8 @@ from plumbline.storage import read_object, write_json
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from plumbline.policies.pretrained.arrival import Arrived, Pair
-    from plumbline.policies.pretrained.gguf_writer import Compared, Stored
+    from plumbline.policies.pretrained.arrival import Arrived, NumberPair
+    from plumbline.policies.pretrained.gguf_writer import ReadBack, Stored
 
 OPTIONS = ModelOptions(dtype="float32", device="cpu")
 """How a model is opened to be written: merging rounds nothing, and the memory beside a GPU is the larger one."""
@@ -174,19 +174,19 @@ def check_same(meant: "Tensor", found: "Tensor", what: str) -> None:
         )
 
 
-def _below(policy: Any, stored: Any) -> "Pair | None":
+def _below(policy: Any, stored: Any) -> "NumberPair | None":
     """The weights below the adapters, as `rounded` samples what is above them; None where others were trained, too."""
     import torch
 
     from plumbline.policies.pretrained.adapters import lora_layers, spread
-    from plumbline.policies.pretrained.arrival import Pair
+    from plumbline.policies.pretrained.arrival import NumberPair
 
     if any(".lora_" not in name for name in policy.trainable()):
         return None
     ours = set(lora_layers(policy.model))
     weights = [layer.base_layer.weight for layer in policy.model.modules() if layer in ours]
     exact, served = ([spread(weight.to(dtype)) for weight in weights] for dtype in (torch.float32, stored))
-    return Pair(torch.cat(exact), torch.cat(served))
+    return NumberPair(torch.cat(exact), torch.cat(served))
 
 
 def write_adapter(model: str, folder: Path, base: str) -> int:
@@ -208,7 +208,7 @@ def write_adapter(model: str, folder: Path, base: str) -> int:
     return sum(math.prod(shape) for shape in shapes)
 
 
-def write_gguf(policy: Any, path: Path, stored: "Stored", about: dict[str, str]) -> "Compared":
+def write_gguf(policy: Any, path: Path, stored: "Stored", about: dict[str, str]) -> "ReadBack":
     """Write a GGUF file, read it back through the path that opens any, and compare.
 
     Raises:

@@ -22,7 +22,7 @@ from plumbline.errors import ModelError
 from plumbline.policies.canvas import DenoisingPolicy, Exploration, distinct_prompts, split
 from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix, TimedBackbone
 from plumbline.policies.flow.options import FlowModel, FlowSampling
-from plumbline.policies.flow.sampler import Tick, divergence, flow, kappa, log_prob, path_loss, tick, ticks
+from plumbline.policies.flow.sampler import ClockStep, divergence, flow, kappa, log_prob, path_loss, tick, ticks
 from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.loading import (
@@ -56,7 +56,7 @@ class Moves:
     following: Tensor  # [N]
     times: Tensor  # [S], float64
     widths: Tensor  # [S], float64
-    of_tick: dict[Tick, Tensor]  # of each step of the clock the indices [N'] of its places
+    of_tick: dict[ClockStep, Tensor]  # of each step of the clock the indices [N'] of its places
 
 
 class FlowPolicy(DenoisingPolicy):
@@ -131,7 +131,7 @@ class FlowPolicy(DenoisingPolicy):
             with torch.no_grad():
                 prefix = self.network.encode(chunk.prompts).rows(chunk.prompt_of.to(self.device))
 
-            def law_of(canvas: Tensor, step: Tick, prefix: Prefix = prefix, rows: int = rows) -> Places:
+            def law_of(canvas: Tensor, step: ClockStep, prefix: Prefix = prefix, rows: int = rows) -> Places:
                 times, widths = (torch.full((rows,), value) for value in (step.time, step.until - step.time))
                 return self._places(self.network, prefix, canvas, (times, widths), self.exploration)
 
@@ -169,7 +169,7 @@ class FlowPolicy(DenoisingPolicy):
         prompts, prompt_of = distinct_prompts(trajectories)
         known = {piece.time: piece for piece in ticks(law, self.network.config.exponent)}
         states, clock = [], []
-        of_tick: dict[Tick, list[int]] = {}
+        of_tick: dict[ClockStep, list[int]] = {}
         steps = [step for trajectory in trajectories for step in trajectory.steps]
         start = 0
         for step in steps:
@@ -203,7 +203,7 @@ class FlowPolicy(DenoisingPolicy):
         result = torch.zeros(len(recorded.now), device=self.device)
         for step, index in recorded.of_tick.items():
 
-            def work(part: Places, current: Tensor, after: Tensor, step: Tick = step) -> Tensor:
+            def work(part: Places, current: Tensor, after: Tensor, step: ClockStep = step) -> Tensor:
                 logits = part.logits()
                 # A jump's token was drawn, so it is in the support whatever a rounding says; a stay may well be one
                 # of a token that the filters would not draw, and must not be let in.
@@ -220,7 +220,7 @@ class FlowPolicy(DenoisingPolicy):
         per_place = torch.zeros(len(recorded.now), device=self.device)
         for step, index in recorded.of_tick.items():
 
-            def work(mine: Tensor, theirs: Tensor, current: Tensor, step: Tick = step) -> Tensor:
+            def work(mine: Tensor, theirs: Tensor, current: Tensor, step: ClockStep = step) -> Tensor:
                 return divergence(mine, theirs, current, law.kernel, step)
 
             values = laws[index].against(other[index], law, work, recorded.now[index])

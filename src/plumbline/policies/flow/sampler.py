@@ -34,7 +34,7 @@ from plumbline.records import Sampling, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class ClockStep:
     """One step of the clock."""
 
     time: float
@@ -55,17 +55,17 @@ def kappa(time: float, exponent: float) -> float:
     return time**exponent
 
 
-def tick(time: float, until: float, exponent: float) -> Tick:
+def tick(time: float, until: float, exponent: float) -> ClockStep:
     """The step from `time` to `until`."""
     gone, left = 1 - kappa(time, exponent), 1 - kappa(until, exponent)
     if until >= 1:
-        return Tick(time, until, 1.0, 0.0, -math.inf, math.inf)
+        return ClockStep(time, until, 1.0, 0.0, -math.inf, math.inf)
     amount = math.log(gone / left)
     jump = -math.expm1(-amount)
-    return Tick(time, until, jump, math.log(jump), -amount, amount)
+    return ClockStep(time, until, jump, math.log(jump), -amount, amount)
 
 
-def ticks(sampling: FlowSampling, exponent: float) -> list[Tick]:
+def ticks(sampling: FlowSampling, exponent: float) -> list[ClockStep]:
     """An even grid of `sampling.steps` steps from 0 to 1.
 
     Raises:
@@ -116,7 +116,7 @@ def phi(x: Tensor) -> Tensor:
     return torch.where(x < SMALL, series, torch.log(-torch.expm1(-safe) / safe))
 
 
-def log_prob(restricted: Tensor, current: Tensor, following: Tensor, kernel: Kernel, step: Tick) -> Tensor:
+def log_prob(restricted: Tensor, current: Tensor, following: Tensor, kernel: Kernel, step: ClockStep) -> Tensor:
     """Log-probability [N] of going from `current` [N] to `following` [N]."""
     total = restricted.logsumexp(-1)
     log_p = restricted.gather(-1, following.unsqueeze(-1)).squeeze(-1) - total
@@ -130,7 +130,7 @@ def log_prob(restricted: Tensor, current: Tensor, following: Tensor, kernel: Ker
     return torch.where(stays, -rate, math.log(step.amount) + log_p + phi(rate))
 
 
-def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: Kernel, step: Tick) -> Tensor:
+def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: Kernel, step: ClockStep) -> Tensor:
     """KL [N] of the step's law under `restricted` from that under `reference` [N, V], in closed form.
 
     With D = sum over j != c of p_j (l_j - l'_j):
@@ -158,14 +158,14 @@ def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: K
     return torch.exp(-x) * (x_there - x) + leave * (phi(x) - phi(x_there)) + step.amount * phi(x).exp() * other
 
 
-def jump(drawn: Tensor, current: Tensor, uniforms: Tensor, step: Tick) -> Tensor:
+def jump(drawn: Tensor, current: Tensor, uniforms: Tensor, step: ClockStep) -> Tensor:
     """Kernel A: the drawn token [N] where uniforms [N] fall below q, else the present one."""
     return torch.where(uniforms < step.jump, drawn, current)
 
 
 @torch.no_grad()
 def marginal_move(
-    restricted: Tensor, current: Tensor, first: Tensor, second: Tensor, step: Tick
+    restricted: Tensor, current: Tensor, first: Tensor, second: Tensor, step: ClockStep
 ) -> tuple[Tensor, Tensor]:
     """Kernel B, drawn: the next token of each place [N], and the `log_prob` [N] of going there.
 
@@ -217,7 +217,7 @@ def sinusoid(time: Tensor, size: int) -> Tensor:
     return functional.pad(torch.cat([angle.cos(), angle.sin()], dim=-1), (0, size % 2))
 
 
-LawOf = Callable[[Tensor, Tick], Places]
+LawOf = Callable[[Tensor, ClockStep], Places]
 """From canvases [R, L] and a step of the clock to the laws of all their places, row by row."""
 
 
@@ -266,7 +266,7 @@ def flow(
 
 
 def _move(
-    part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: FlowSampling, step: Tick
+    part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: FlowSampling, step: ClockStep
 ) -> tuple[Tensor, Tensor]:
     """The next token of each place [N], and its log-probability [N]."""
     logits = part.logits()

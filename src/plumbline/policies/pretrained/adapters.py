@@ -26,7 +26,7 @@ from torch.multiprocessing.reductions import reduce_tensor
 from torch.nn import functional
 
 from plumbline.errors import EngineError
-from plumbline.policies.pretrained.arrival import Pair
+from plumbline.policies.pretrained.arrival import NumberPair
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.storage import as_umask_says, clear_os_errors
 
@@ -388,7 +388,7 @@ def spread(matrix: Tensor) -> Tensor:
     return flat[:: max(1, len(flat) // SPREAD)].float().cpu().clone()
 
 
-def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> Pair:
+def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
     """Write a policy's model with adapters merged in float32 and then rounded, each file whole or not at all.
 
     Args:
@@ -411,7 +411,7 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> Pair:
     return sampled
 
 
-def rounded(policy: Any, dtype: torch.dtype) -> tuple[dict[str, Tensor], Pair]:
+def rounded(policy: Any, dtype: torch.dtype) -> tuple[dict[str, Tensor], NumberPair]:
     """All weights in the server's dtype by name, and what rounding did to those that are trained."""
     state: dict[str, Tensor] = {}
     pairs = list[tuple[Tensor, Tensor]]()
@@ -419,10 +419,10 @@ def rounded(policy: Any, dtype: torch.dtype) -> tuple[dict[str, Tensor], Pair]:
         state[name] = weight.to(dtype)
         if trained:
             pairs.append((spread(weight), spread(state[name])))
-    return state, Pair(*map(torch.cat, zip(*pairs, strict=True)))
+    return state, NumberPair(*map(torch.cat, zip(*pairs, strict=True)))
 
 
-def write_adapter(policy: Any, folder: Path, dtype: torch.dtype) -> Pair:
+def write_adapter(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
     """Write a policy's adapter into a folder that is not there yet, STABLE last.
 
     A server rounds A and B, not their product, so more of an update arrives than of merged weights.
@@ -438,7 +438,7 @@ def write_adapter(policy: Any, folder: Path, dtype: torch.dtype) -> Pair:
         scale = layer.scaling["default"]
         served = scale * (b.to(dtype).float() @ a.to(dtype).float())
         pairs.append((spread(scale * (b.float() @ a.float())), spread(served)))
-    return Pair(*map(torch.cat, zip(*pairs, strict=True)))
+    return NumberPair(*map(torch.cat, zip(*pairs, strict=True)))
 
 
 def handles(state: Mapping[str, Tensor]) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ TEXT = "".join(question + answer for question, answer in PROBE)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class NumberPair:
     """Numbers that training changes, [S] each on the CPU: elements of the trained matrices, or log-probabilities."""
 
     exact: Tensor
@@ -66,7 +66,7 @@ class Arrived:
     """Norm of what arrived beside the wanted, over the norm of the wanted."""
 
 
-def arrived(before: Pair, now: Pair) -> Arrived | None:
+def arrived(before: NumberPair, now: NumberPair) -> Arrived | None:
     """What of the change from `before` to `now` the server has; None where the learner has not changed."""
     wanted, got = (now.exact - before.exact).double(), (now.served - before.served).double()
     size = float(wanted.norm())
@@ -103,11 +103,11 @@ class Arrivals:
     """What one server has of the versions that it was handed, told from those that it had before."""
 
     def __init__(self) -> None:
-        self._first: Pair | None = None  # weights of the first version
-        self._anchor: Pair | None = None  # the probe of the last version that was seen to have arrived
-        self._last: Pair | None = None  # that of the last version
+        self._first: NumberPair | None = None  # weights of the first version
+        self._anchor: NumberPair | None = None  # the probe of the last version that was seen to have arrived
+        self._last: NumberPair | None = None  # that of the last version
 
-    def check_rounding(self, weights: Pair, dtype: Any) -> Mapping[str, float]:
+    def check_rounding(self, weights: NumberPair, dtype: Any) -> Mapping[str, float]:
         """How much of the update since the first version the server's dtype leaves; nothing where there was none.
 
         Raises:
@@ -130,7 +130,7 @@ class Arrivals:
             "engine/update_noise": found.noise,
         }
 
-    def check_probe(self, now: Pair, due: float) -> Mapping[str, float]:
+    def check_probe(self, now: NumberPair, due: float) -> Mapping[str, float]:
         """Whether the server made at least half of the share `due` of the learner's change of the probe [N].
 
         Raises:

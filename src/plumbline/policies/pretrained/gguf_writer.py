@@ -42,7 +42,7 @@ ADVICE = "export it with --kind merged, and see whether llama.cpp's own converte
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ReadBack:
     """A file that was read back, beside the model that it was written from."""
 
     parameters: int
@@ -209,7 +209,7 @@ TEXTS = (
 
 
 @torch.no_grad()
-def compare(policy: Any, read: Any, stored: Stored) -> Compared:
+def compare(policy: Any, read: Any, stored: Stored) -> ReadBack:
     """A policy beside what was read back from its file.
 
     Raises:
@@ -238,7 +238,7 @@ def compare(policy: Any, read: Any, stored: Stored) -> Compared:
         gaps.append((ours - theirs).abs())
     gap = torch.cat(gaps)
     parameters = sum(weight.numel() for weight in weights.values())
-    return Compared(parameters, worst, widest, float(gap.max()), float(gap.mean()), len(gap), same)
+    return ReadBack(parameters, worst, widest, float(gap.max()), float(gap.mean()), len(gap), same)
 
 
 def _rounding(weight: Tensor, stored: Stored) -> Tensor:

@@ -122,7 +122,7 @@ def read_packed(model: Any, ids: Tensor, positions: Tensor, mask: Tensor) -> Ten
     return hidden
 
 
-class Context:
+class KeyValues:
     """The keys and values that rows have read so far, and which of them a new token may see.
 
     Each token has a tag. A token tagged `ALL` sees everything before it. A token tagged with its slot sees what is
@@ -286,7 +286,7 @@ def _round(step: Step) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pack:
+class SlotPack:
     """Tensors of one packed forward pass."""
 
     ids: Tensor  # [1, T]
@@ -302,7 +302,7 @@ class Pack:
     num_steps: int
 
 
-def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: torch.device) -> Pack:
+def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: torch.device) -> SlotPack:
     """Lay trajectories out behind one copy of each distinct prompt (equal prompts must stand side by side)."""
     laid = _Layout(grid, mask_id)
     for prompt, group in groupby(trajectories, key=lambda trajectory: trajectory.prompt.tolist()):
@@ -312,7 +312,7 @@ def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: t
     step = torch.tensor(laid.step + [step for step, _, _ in laid.choices])
     kind = torch.tensor([0] * len(laid.step) + [1] * len(laid.choices))
     queries, there = padded([queries for _, queries, _ in laid.choices])
-    return Pack(
+    return SlotPack(
         ids=torch.tensor([laid.ids], device=device),
         positions=torch.tensor([laid.positions], device=device),
         mask=_visible(torch.tensor(laid.attributes, device=device))[None, None],

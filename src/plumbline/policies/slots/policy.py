@@ -32,9 +32,9 @@ from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import (
     ALL,
     PASS_COST,
-    Context,
     Grid,
-    Pack,
+    KeyValues,
+    SlotPack,
     count_slots,
     pack,
     packed_length,
@@ -100,7 +100,7 @@ def check_attention(model: Any, source: str, context: int) -> None:
         return packed[:, order.argsort()]
 
     def cached() -> Tensor:
-        context, tags = Context(model, SEQUENCES), torch.full_like(ids, ALL)
+        context, tags = KeyValues(model, SEQUENCES), torch.full_like(ids, ALL)
         parts = (slice(0, 9), slice(9, None))
         return torch.cat([context.read(ids[:, at], positions[None, at], tags[:, at]) for at in parts], 1)
 
@@ -224,14 +224,14 @@ PackLaws = tuple[Places, Places]
 """What weights say about a pack: at the predictors [N], and at the queries [B m], choice by choice."""
 
 
-def laws_of(model: Any, mask_id: int, packed: Pack) -> PackLaws:
+def laws_of(model: Any, mask_id: int, packed: SlotPack) -> PackLaws:
     """One forward pass over a pack."""
     hidden = read_packed(model, packed.ids, packed.positions, packed.mask)[0]
     tokens = Places(model.get_output_embeddings(), mask_id, hidden[packed.predictors])
     return tokens, replace(tokens, hidden=hidden[packed.queries].flatten(0, 1))
 
 
-def log_probs(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
+def log_probs(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:
     """Log-probabilities [N + B] of a pack's terms, in the order of `Trajectory.logprobs`."""
     of, _ = laws
     tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, law)
@@ -241,7 +241,7 @@ def log_probs(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
     return torch.cat([tokens, chosen.to(tokens.dtype)])[packed.order]
 
 
-def divergences(packed: Pack, laws: PackLaws, other: PackLaws, law: SlotSampling) -> Tensor:
+def divergences(packed: SlotPack, laws: PackLaws, other: PackLaws, law: SlotSampling) -> Tensor:
     """KL [steps] from the law of `laws` to that of `other`, in closed form at the states that were visited.
 
     A round's KL is the sum over its drawn tokens of the KL of their laws, given the tokens before them in their slot,
@@ -256,7 +256,7 @@ def divergences(packed: Pack, laws: PackLaws, other: PackLaws, law: SlotSampling
     return each.new_zeros(packed.num_steps).index_add(0, packed.step, each)
 
 
-def _scores(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
+def _scores(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:
     """Scores [B, m] of open slots; minus infinity where there is none."""
     scores = largest_log_prob(laws[1], law).view(packed.queries.shape) / law.position_temperature
     return scores.masked_fill(~packed.there, float("-inf"))
@@ -361,7 +361,7 @@ class SlotPolicy(CanvasPolicy):
         for part in self.batches(trajectories, TOKENS_AT_ONCE):
             yield [trajectories[index] for index in part]
 
-    def record(self, trajectories: Sequence[Trajectory], law: SlotSampling) -> Pack:
+    def record(self, trajectories: Sequence[Trajectory], law: SlotSampling) -> SlotPack:
         """See `CanvasPolicy.record`.
 
         Raises:
@@ -370,12 +370,12 @@ class SlotPolicy(CanvasPolicy):
         """
         return pack(trajectories, self._scored_grid(law), self.mask_id, self.device)
 
-    def laws(self, recorded: Pack, model: Any, exploration: Any) -> PackLaws:  # noqa: ARG002
+    def laws(self, recorded: SlotPack, model: Any, exploration: Any) -> PackLaws:  # noqa: ARG002
         """See `CanvasPolicy.laws`."""
         return laws_of(model, self.mask_id, recorded)
 
     def terms(
-        self, recorded: Pack, laws: PackLaws, other: PackLaws | None, law: SlotSampling
+        self, recorded: SlotPack, laws: PackLaws, other: PackLaws | None, law: SlotSampling
     ) -> tuple[Tensor, Tensor | None]:
         """See `CanvasPolicy.terms`; the log-probabilities come first."""
         logprobs = log_probs(recorded, laws, law)

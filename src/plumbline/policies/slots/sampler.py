@@ -33,7 +33,7 @@ from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.places import Places, draw_tokens, largest_log_prob
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.policies.slots.packing import ALL, PAD, Context, Grid, pad_prompts
+from plumbline.policies.slots.packing import ALL, PAD, Grid, KeyValues, pad_prompts
 from plumbline.policies.token_law import check_drawn, uniforms
 from plumbline.records import Sampling, Step
 
@@ -62,7 +62,7 @@ class Rollout:
         lengths = torch.tensor([len(prompt) for prompt in chunk.prompts], device=self.device)
         # [R, 1]: position of the canvas's first place
         self.start = lengths[chunk.prompt_of.to(self.device)].unsqueeze(1)
-        self.context = Context(policy.model, len(chunk.prompts))
+        self.context = KeyValues(policy.model, len(chunk.prompts))
         self.pending: tuple[Tensor, Tensor, Tensor] | None = None  # last tokens of the round before, not yet read
         self.live = torch.arange(rows)
         self.steps: list[list[Step]] = [[] for _ in range(rows)]
@@ -262,7 +262,7 @@ class _Decoding:
         self.round_of = np.full(grid.slots, -1)
         self.last = grid.slots  # slots from here on lie behind an end token
         self.steps: list[Step] = []
-        self.context = Context(policy.model, 1)
+        self.context = KeyValues(policy.model, 1)
         self._read(torch.tensor(prompt), torch.arange(-self.start, 0), ALL)
         self.context.settle()
 

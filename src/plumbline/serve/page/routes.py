@@ -21,7 +21,7 @@ from plumbline.records import Evaluation, Example
 from plumbline.reports.page import read_template
 from plumbline.runs.cards import Card
 from plumbline.runs.remote import local_model
-from plumbline.serve.limits import Limits, Refusal, read_body
+from plumbline.serve.limits import Refusal, RequestLimits, read_body
 from plumbline.tasks import find_opener, silent
 from plumbline.tasks.task import Task
 from plumbline.training.judging import judge
@@ -42,7 +42,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-LIMITS = Limits(body=400_000)
+LIMITS = RequestLimits(body=400_000)
 """Of a request for a verdict."""
 LONGEST = 100_000
 """Characters of an answer to judge."""

@@ -4,6 +4,6 @@ Example:
     summary = build_database(Path("commerce.db"), orders=20_000, seed=42)
 """
 
-from plumbline_commerce.database.build import Summary, build_database
+from plumbline_commerce.database.build import BuildSummary, build_database
 
-__all__ = ["Summary", "build_database"]
+__all__ = ["BuildSummary", "build_database"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from plumbline.tasks import silent
 from plumbline_commerce.database.catalogue import CATEGORIES, Catalogue
 from plumbline_commerce.database.dice import SHARES, Dice, Weighted
-from plumbline_commerce.database.gold import Gold
+from plumbline_commerce.database.gold import ReviewLabels
 from plumbline_commerce.database.marginals import MESSAGE_SHARES, SCORE_SHARES
 from plumbline_commerce.database.orders import (
     Courier,
@@ -43,7 +43,7 @@ class OrderReview:
     score: int
     title: str | None
     message: str | None
-    gold: Gold | None
+    gold: ReviewLabels | None
     """None without a message."""
 
 
@@ -73,7 +73,7 @@ def enriched_row(order: Order, review: OrderReview | None) -> Row:
         order.delivery_days,
         order.delay_days,
         *((review.review_id, review.score, review.title, review.message) if review else (None,) * 4),
-        *(astuple(gold) if gold else (None,) * len(fields(Gold))),
+        *(astuple(gold) if gold else (None,) * len(fields(ReviewLabels))),
     )
 
 
@@ -147,7 +147,7 @@ EVERY = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class BuildSummary:
     """What was written: the file, how it was made, and the rows of each table."""
 
     path: Path
@@ -158,7 +158,9 @@ class Summary:
     rows: Mapping[str, int]
 
 
-def build_database(path: Path, *, orders: int = 20_000, seed: int = 42, progress: Progress | None = None) -> Summary:
+def build_database(
+    path: Path, *, orders: int = 20_000, seed: int = 42, progress: Progress | None = None
+) -> BuildSummary:
     """Write a synthetic shop's database.
 
     Equal seeds and numbers give equal rows in equal order, and on one machine equal files.
@@ -181,7 +183,7 @@ def build_database(path: Path, *, orders: int = 20_000, seed: int = 42, progress
     tell("writing commerce.db", 0, 1)
     write_database(path, lambda name, _: tables[name])
     tell("writing commerce.db", 1, 1)
-    return Summary(path, orders, seed, messages, {name: len(tables[name]) for name in TABLES})
+    return BuildSummary(path, orders, seed, messages, {name: len(tables[name]) for name in TABLES})
 
 
 def draw_tables(orders: int, seed: int, tell: Progress) -> dict[str, list[Row]]:

@@ -81,7 +81,7 @@ TOPICS: dict[str, Category] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextLabels:
     """What a text says, in the order in which it says it."""
 
     complaints: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Gold:
+class ReviewLabels:
     """The labels of one review, named as the columns of `orders_enriched`."""
 
     sentiment: Sentiment
@@ -107,7 +107,7 @@ class Gold:
     churn_risk: float
 
 
-def label(said: Said, text: str, span: str | None) -> Gold:
+def label(said: TextLabels, text: str, span: str | None) -> ReviewLabels:
     """The gold of a text.
 
     Args:
@@ -119,7 +119,7 @@ def label(said: Said, text: str, span: str | None) -> Gold:
     assert span is None or (span in text and 0 < len(span) <= MAX_SPAN), f"not a span of the text: {span!r}"
     feeling = sentiment(said)
     score = sentiment_score(said, text)
-    return Gold(
+    return ReviewLabels(
         sentiment=feeling,
         sentiment_score=score,
         complaint_category=TOPICS[said.complaints[0]] if said.complaints else "nenhum",
@@ -136,14 +136,14 @@ def _any(complaints: Sequence[str], *topics: str) -> int:
     return int(any(topic in complaints for topic in topics))
 
 
-def _sides(said: Said) -> tuple[bool, bool]:
+def _sides(said: TextLabels) -> tuple[bool, bool]:
     """Whether anything is praised, and whether anything is complained about."""
     praise = (said.praised and not said.ironic) or said.recommends is True
     complaint = bool(said.complaints) or said.displeased or said.ironic or said.recommends is False
     return praise, complaint
 
 
-def sentiment(said: Said) -> Sentiment:
+def sentiment(said: TextLabels) -> Sentiment:
     """The feeling that dominates: see the table above."""
     praise, complaint = _sides(said)
     if praise and complaint and not said.ironic:
@@ -153,7 +153,7 @@ def sentiment(said: Said) -> Sentiment:
     return "positivo" if praise else "neutro"
 
 
-def sentiment_score(said: Said, text: str) -> float:
+def sentiment_score(said: TextLabels, text: str) -> float:
     """0.0 (worst) to 5.0 (best), one decimal.
 
     Only complaint: 0.5 with irony or a strong word (`STRONG_COMPLAINT`), else 1.5. Only praise: 4.8 with a strong word

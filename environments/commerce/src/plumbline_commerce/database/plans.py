@@ -26,7 +26,7 @@ from pathlib import Path
 
 from plumbline.tasks.tables import read_tables
 from plumbline_commerce.database.dice import SHARES, Dice, Weighted, shares_by
-from plumbline_commerce.database.gold import TOPICS, Said
+from plumbline_commerce.database.gold import TOPICS, TextLabels
 from plumbline_commerce.database.orders import Facts
 
 Bank = tuple[str, ...]
@@ -229,7 +229,7 @@ PRAISES = ("praise_product", "praise_delivery", "praise_price", "praise_service"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReviewPlan:
     """Points in the order in which the text makes them, and its tone."""
 
     points: tuple[str, ...]
@@ -238,10 +238,10 @@ class Plan:
     strong: bool
     ironic: bool = False
 
-    def said(self) -> Said:
+    def said(self) -> TextLabels:
         """What a text that makes these points says."""
         recommends = {"recommends": True, "refuses": False}
-        return Said(
+        return TextLabels(
             complaints=tuple(dict.fromkeys(point for point in self.points if point in TOPICS)),
             praised=any(point in PRAISES for point in self.points),
             displeased="displeased" in self.points,
@@ -253,14 +253,14 @@ class Plan:
 _FEELINGS, _TOPICS, _ALSO = shares_by("feelings"), shares_by("topics"), shares_by("also")
 
 
-def draw_plan(dice: Dice, facts: Facts, score: int) -> Plan:
+def draw_plan(dice: Dice, facts: Facts, score: int) -> ReviewPlan:
     """What a customer with this order and this score says."""
     if facts.received:
         feeling = dice.weighted(_FEELINGS[score])
     else:
         feeling = "bad" if dice.chance(SHARES["pending_complaint"][score]) else "good"
     if feeling == "neutral":
-        return Plan(("neutral",) if dice.chance(0.55) else ("lukewarm",), strong=False)
+        return ReviewPlan(("neutral",) if dice.chance(0.55) else ("lukewarm",), strong=False)
     return {"bad": _bad, "mixed": _mixed, "good": _good}[feeling](dice, facts, score)
 
 
@@ -283,14 +283,14 @@ def _fits(topic: str, facts: Facts) -> bool:
     return topic != "price" or facts.value is not None
 
 
-def _bad(dice: Dice, facts: Facts, score: int) -> Plan:
+def _bad(dice: Dice, facts: Facts, score: int) -> ReviewPlan:
     main = _main_complaint(dice, facts)
     strong = dice.chance(SHARES["strong_blame"][score])
     if not main:
         alone = dice.random()
         if alone < 0.25:
-            return Plan(("refuses",), strong)
-        return Plan(("displeased", "refuses") if alone < 0.5 else ("displeased",), strong)
+            return ReviewPlan(("refuses",), strong)
+        return ReviewPlan(("displeased", "refuses") if alone < 0.5 else ("displeased",), strong)
     points = [main]
     ironic = dice.chance(0.075) and bool(ironic_bank(main, facts))
     if dice.chance(SHARES["second_complaint"][score]):
@@ -304,7 +304,7 @@ def _bad(dice: Dice, facts: Facts, score: int) -> Plan:
         points.insert(0 if dice.chance(0.5) else len(points), "displeased")
     if dice.chance(0.17 if score == 1 else 0.10):
         points.insert(0 if dice.chance(0.12) and not ironic else len(points), "refuses")
-    return Plan(tuple(points), strong, ironic)
+    return ReviewPlan(tuple(points), strong, ironic)
 
 
 def _praises(dice: Dice, facts: Facts, without: tuple[str, ...], most: int) -> list[str]:
@@ -325,20 +325,20 @@ def _praises(dice: Dice, facts: Facts, without: tuple[str, ...], most: int) -> l
     return chosen
 
 
-def _good(dice: Dice, facts: Facts, score: int) -> Plan:
+def _good(dice: Dice, facts: Facts, score: int) -> ReviewPlan:
     strong = dice.chance(SHARES["strong_praise"][score])
     if dice.chance(0.05):
-        return Plan(("recommends",), strong)
+        return ReviewPlan(("recommends",), strong)
     many = dice.random()
     points = _praises(dice, facts, (), 1 if many < 0.53 else 2 if many < 0.89 else 3)
     if facts.received and not {"praise_product", "praise_general"} & set(points) and dice.chance(0.25):
         points.append("neutral")
     if dice.chance(0.22) or not points:
         points.insert(0 if dice.chance(0.15) else len(points), "recommends")
-    return Plan(tuple(points), strong)
+    return ReviewPlan(tuple(points), strong)
 
 
-def _mixed(dice: Dice, facts: Facts, score: int) -> Plan:
+def _mixed(dice: Dice, facts: Facts, score: int) -> ReviewPlan:
     main = _main_complaint(dice, facts) or "service"
     good = {"late": "delivery", "missing": "delivery", "defective": "product", "wrong": "product"}
     clashing = (f"praise_{good.get(main, main)}", "praise_general")
@@ -350,4 +350,4 @@ def _mixed(dice: Dice, facts: Facts, score: int) -> Plan:
         points.append("recommends")
     elif verdict > (0.97 if score >= 3 else 0.88):
         points.append("refuses")
-    return Plan(tuple(points), strong)
+    return ReviewPlan(tuple(points), strong)

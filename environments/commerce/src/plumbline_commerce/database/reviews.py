@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from plumbline_commerce.database import plans as banks
 from plumbline_commerce.database.dice import Dice, shares_by
-from plumbline_commerce.database.gold import TOPICS, Gold, label, shorten
+from plumbline_commerce.database.gold import TOPICS, ReviewLabels, label, shorten
 from plumbline_commerce.database.marginals import MESSAGE_MAX_CHARS, QUOTE_SHARE
 from plumbline_commerce.database.orders import Facts
-from plumbline_commerce.database.plans import BANKS, Bank, Plan, draw_plan
+from plumbline_commerce.database.plans import BANKS, Bank, ReviewPlan, draw_plan
 from plumbline_commerce.database.words import (
     CLOSE,
     END,
@@ -58,7 +58,7 @@ class Review:
     """A review's message and its gold."""
 
     text: str
-    gold: Gold
+    gold: ReviewLabels
 
 
 def write_review(dice: Dice, facts: Facts, score: int) -> Review:
@@ -88,7 +88,7 @@ def write_review(dice: Dice, facts: Facts, score: int) -> Review:
     return _read(text, plan)
 
 
-def _side(plan: Plan) -> int:
+def _side(plan: ReviewPlan) -> int:
     """1 when the plan is all praise, -1 when it is all complaint, else 0."""
     said = plan.said()
     against = bool(said.complaints) or said.displeased or said.recommends is False
@@ -96,7 +96,7 @@ def _side(plan: Plan) -> int:
     return int(favour) - int(against)
 
 
-def _draft(dice: Dice, facts: Facts, plan: Plan, style: Style, aim: int) -> str:
+def _draft(dice: Dice, facts: Facts, plan: ReviewPlan, style: Style, aim: int) -> str:
     """The text with its marks, as typed, possibly too long."""
     words = Words(dice, facts, strong=plan.strong)
     clauses = _clauses(dice, facts, plan, words, style, aim)
@@ -107,7 +107,7 @@ def _draft(dice: Dice, facts: Facts, plan: Plan, style: Style, aim: int) -> str:
     return _ending(dice, text, style, plan, signed=clauses[-1].kind == "closing")
 
 
-def _clauses(dice: Dice, facts: Facts, plan: Plan, words: Words, style: Style, aim: int) -> list[Clause]:
+def _clauses(dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, style: Style, aim: int) -> list[Clause]:
     """The clauses in order; `END` stands after the last one that matters."""
     clauses: list[Clause] = []
     opening = aim > 105 and dice.chance(0.55)
@@ -153,7 +153,7 @@ def _clauses(dice: Dice, facts: Facts, plan: Plan, words: Words, style: Style, a
     return clauses
 
 
-def _tail(dice: Dice, facts: Facts, plan: Plan, words: Words, left: int, more: list[Bank]) -> list[Clause]:
+def _tail(dice: Dice, facts: Facts, plan: ReviewPlan, words: Words, left: int, more: list[Bank]) -> list[Clause]:
     """What fills a text up to its length and may be cut off: more about the points, then background."""
     clauses: list[Clause] = []
     used: set[str] = set()
@@ -205,7 +205,7 @@ def _phrase(dice: Dice, words: Words, bank: Bank, goal: float, *, strong: bool, 
     return text
 
 
-def _greeting(dice: Dice, style: Style, plan: Plan) -> str:
+def _greeting(dice: Dice, style: Style, plan: ReviewPlan) -> str:
     if plan.ironic:
         return ""
     word = dice.pick(BANKS["greetings_formal" if style.formal else "greetings"])
@@ -213,7 +213,7 @@ def _greeting(dice: Dice, style: Style, plan: Plan) -> str:
     return word + dice.pick((", ", ". ", "! ", ", ") if not style.formal else (", ", ". ", ",\n"))
 
 
-def _ending(dice: Dice, text: str, style: Style, plan: Plan, *, signed: bool) -> str:
+def _ending(dice: Dice, text: str, style: Style, plan: ReviewPlan, *, signed: bool) -> str:
     bare = text.rstrip("".join(MARKS))
     tail = text[len(bare) :]
     if signed:
@@ -249,7 +249,7 @@ def _finish(dice: Dice, draft: str) -> str | None:
     return draft[: ends[-1] if ends else safe].rstrip(" \n,;")
 
 
-def _read(text: str, plan: Plan) -> Review:
+def _read(text: str, plan: ReviewPlan) -> Review:
     """Take the marks out and label what is left."""
     clean = text.replace(END, "")
     span = None
@@ -260,7 +260,7 @@ def _read(text: str, plan: Plan) -> Review:
     return Review(clean, label(plan.said(), clean, span))
 
 
-def draw_title(dice: Dice, gold: Gold | None, score: int) -> str | None:
+def draw_title(dice: Dice, gold: ReviewLabels | None, score: int) -> str | None:
     """A title, or None; it says nothing that the message does not say.
 
     Args:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from plumbline_commerce.insights.reading import NUMERALS, Sentence, Stated, Token, words
-from plumbline_commerce.insights.table import Table, means, measures
+from plumbline_commerce.insights.table import InsightTable, means, measures
 
 Verdict = Literal["supported", "contradicted", "unsupported"]
 Fact = tuple[object, ...]
@@ -42,10 +42,10 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ClaimSentence:
     """A sentence with what is looked up in it more than once."""
 
-    table: Table
+    table: InsightTable
     tokens: list[Token]
     places: list[int]
     """Where rows are named."""
@@ -72,14 +72,14 @@ class Said:
         return _named(self.table.measures, tuple(self.texts(start, end)))
 
 
-def said(sentence: Sentence, table: Table) -> Said:
+def said(sentence: Sentence, table: InsightTable) -> ClaimSentence:
     """Look at a sentence."""
     tokens = sentence.tokens[:TOKENS]
     texts = frozenset([token.text for token in tokens])
     advises = not (texts.isdisjoint(words()["actions"]) and texts.isdisjoint(words()["advising"]))
     places = [place for place, token in enumerate(tokens) if token.rows]
     numbers = {place: token.number for place, token in enumerate(tokens) if token.number is not None}
-    return Said(table, tokens, places, numbers, texts, advises)
+    return ClaimSentence(table, tokens, places, numbers, texts, advises)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -113,14 +113,14 @@ def is_near(value: float, number: Stated) -> bool:
     return abs(value - stated) <= slack
 
 
-def number_claims(what: Said) -> Iterator[Claim]:
+def number_claims(what: ClaimSentence) -> Iterator[Claim]:
     """The claims of a sentence's numbers, in their order; a number that claims nothing of the table is left out."""
     for place, rows in _bound(what).items():
         if (claim := _claim(what, place, what.numbers[place], rows)) is not None:
             yield claim
 
 
-def _bound(what: Said) -> dict[int, tuple[int, ...]]:
+def _bound(what: ClaimSentence) -> dict[int, tuple[int, ...]]:
     """The rows that each number stands with: of "SP e RJ têm 9 e 5" the first with 9 and the second with 5."""
     near = {place: _nearest(what, place) for place in what.numbers}
     found = {place: what.tokens[at].rows if at is not None else () for place, at in near.items()}
@@ -145,7 +145,7 @@ _BOUNDS = frozenset({"above", "below"})
 _RELATIVE = frozenset({"times", "half", "points"})
 
 
-def _unit(what: Said, place: int) -> str:
+def _unit(what: ClaimSentence, place: int) -> str:
     """A number's unit; of "20,4 e 24,9 dias" both have the second's."""
     unit, after = what.numbers[place].unit, what.tokens[place + 1 : place + 3]
     if not unit and len(after) == 2 and after[0].text in {"e", ",", "a", "para"} and after[1].number is not None:
@@ -153,7 +153,7 @@ def _unit(what: Said, place: int) -> str:
     return unit
 
 
-def _nearest(what: Said, place: int) -> int | None:
+def _nearest(what: ClaimSentence, place: int) -> int | None:
     """Where the row is named that a number stands with: "9,1% em SP" the next one, else the one before it."""
     before = [at for at in what.places if at < place]
     after = [at for at in what.places if at > place]
@@ -172,7 +172,7 @@ def _nearest(what: Said, place: int) -> int | None:
     return after[0] if linked else before[-1]
 
 
-def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _claim(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     if _claims_nothing(what, place, number):
         return None
     if (claim := _answered(what, place, number, rows)) is not None:
@@ -192,7 +192,7 @@ def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Cla
     return Claim("unsupported", "cell", ("unknown", place), rows)
 
 
-def _answered(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _answered(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """The first way in which the table answers a number; "a média é de" asks for the mean before a row's value."""
     told = what.texts(place - 4, place) if what.has("mean") else []
     first = [_whole] if not words()["mean"].isdisjoint(told) else []
@@ -204,7 +204,7 @@ def _answered(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> 
     return _share(what, place, number, rows)
 
 
-def _claims_nothing(what: Said, place: int, number: Stated) -> bool:
+def _claims_nothing(what: ClaimSentence, place: int, number: Stated) -> bool:
     """Years, ordinals, counts of the rows, and small numbers of something that is no measure."""
     before, following = what.text(place - 1), what.text(place + 1)
     if number.value is None:
@@ -232,7 +232,7 @@ def _fitting(columns: tuple[str, ...], unit: str) -> list[int]:
     return [index for index, key in enumerate(columns) if measures()[key].unit in allowed]
 
 
-def _near(what: Said, place: int) -> list[int]:
+def _near(what: ClaimSentence, place: int) -> list[int]:
     """The measures named right beside a number."""
     ends = [
         at for at, token in enumerate(what.tokens) if token.rows or token.number or token.text in {",", ")", ":", "e"}
@@ -242,7 +242,7 @@ def _near(what: Said, place: int) -> list[int]:
     return what.measures(place, behind) or what.measures(ahead, place)
 
 
-def _cell(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _cell(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """A row's own value."""
     marks = number.unit == "points" and any(measure.unit == "mean" for measure in what.table.columns)
     if number.unit in _RELATIVE and not marks:
@@ -258,7 +258,7 @@ def _cell(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Clai
     return Claim("supported" if fits else "contradicted", "cell", ("cell", rows, (right or found)[0]), rows)
 
 
-def _bound_of(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _bound_of(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """ "acima de 10%": all the rows that it stands with are."""
     if number.nearly not in _BOUNDS or number.value is None or not rows:
         return None
@@ -274,7 +274,7 @@ def _bound_of(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> 
     return Claim("supported" if right else "contradicted", "cell", ("beyond", measure, rows), rows)
 
 
-def _share(what: Said, _: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _share(what: ClaimSentence, _: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """The part that a row, or several together, have of the total."""
     if number.unit not in {"percent", "half"} or not rows or not what.has("share"):
         return None
@@ -286,7 +286,7 @@ def _share(what: Said, _: int, number: Stated, rows: tuple[int, ...]) -> Claim |
     return None
 
 
-def _pair(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _pair(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """A difference, a ratio or a percentage between two rows, one of them the number's own, or of it and the mean."""
     moves = what.table.ordered and (what.has("rose") or what.has("fell"))
     if not (what.has("difference") or what.has("ratio") or number.unit in {"times", "half"} or moves):
@@ -312,7 +312,7 @@ def _pair(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Clai
     return wrong or (_from_mean(what, place, number, rows) if what.has("mean") else None)
 
 
-def _pairs(what: Said, place: int, rows: tuple[int, ...]) -> list[tuple[int, int]]:
+def _pairs(what: ClaimSentence, place: int, rows: tuple[int, ...]) -> list[tuple[int, int]]:
     if len(rows) == 2:
         return [(rows[0], rows[1]), (rows[1], rows[0])] if _sign(what, place) == 0 or what.table.ordered else [rows]
     if len(rows) != 1:
@@ -325,13 +325,13 @@ def _pairs(what: Said, place: int, rows: tuple[int, ...]) -> list[tuple[int, int
     return [(mine, other) for other in others]
 
 
-def _likely(what: Said, place: int) -> list[int]:
+def _likely(what: ClaimSentence, place: int) -> list[int]:
     """All measures, those named beside a number first, then the one in question: 2 dias may be right of two."""
     named = _near(what, place) or what.measures(0, len(what.tokens))
     return sorted(range(len(what.table.measures)), key=lambda m: (m not in named, m != what.table.about))
 
 
-def _turned(what: Said, place: int) -> tuple[list[tuple[int, int]], int] | None:
+def _turned(what: ClaimSentence, place: int) -> tuple[list[tuple[int, int]], int] | None:
     """ "SP supera o RJ em 14%": the row nearest to the number is what it is compared with."""
     before = [at for at in what.places if at < place][-2:]
     if len(before) < 2:
@@ -343,7 +343,7 @@ def _turned(what: Said, place: int) -> tuple[list[tuple[int, int]], int] | None:
     return [(mine, other) for mine in what.tokens[before[0]].rows for other in what.tokens[before[1]].rows], sign
 
 
-def _operation(table: Table, number: Stated, measure: int, first: float, second: float) -> str:
+def _operation(table: InsightTable, number: Stated, measure: int, first: float, second: float) -> str:
     """How a number comes from two values of a measure; "" where it does not."""
     unit, gap = table.columns[measure].unit, abs(first - second)
     small, large = sorted((first, second))
@@ -358,7 +358,7 @@ def _operation(table: Table, number: Stated, measure: int, first: float, second:
     return "difference" if fits and gap > 0 and is_near(gap, number) else ""
 
 
-def _from_mean(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _from_mean(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """The difference, ratio or percentage between a row and the mean."""
     for measure, value in enumerate(what.table.values[rows[0]] if rows else ()):
         for mean in means(what.table, measure):
@@ -369,7 +369,7 @@ def _from_mean(what: Said, place: int, number: Stated, rows: tuple[int, ...]) ->
     return None
 
 
-def _whole(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+def _whole(what: ClaimSentence, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """A mean, a sum, or the distance of the extremes: what stands with no row, or with the sentence's word for it."""
     table, fitting = what.table, _fitting(what.table.measures, number.unit)
     listed = place > 1 and what.tokens[place - 1].text in {"de", "das", "dos"} and what.tokens[place - 2].number
@@ -390,7 +390,7 @@ def _whole(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Cla
     return None
 
 
-def _beside(what: Said, place: int) -> list[str]:
+def _beside(what: ClaimSentence, place: int) -> list[str]:
     """The words right after a number, and those right before it, up to the next number."""
     texts = []
     for way in (range(place + 1, min(place + 5, len(what.tokens))), range(place - 1, max(place - 4, -1), -1)):
@@ -405,7 +405,7 @@ _UPS, _DOWNS = words()["above"] | words()["rose"], words()["below"] | words()["f
 _TURNS = words()["rose"] | words()["fell"]
 
 
-def _sign(what: Said, place: int) -> int:
+def _sign(what: ClaimSentence, place: int) -> int:
     """The direction that the words beside a number give it: 1 up, -1 down, 0 none or "a diferença"."""
     texts = _beside(what, place)
     if what.numbers[place].nearly in {"over", "under"} and texts:
@@ -415,7 +415,7 @@ def _sign(what: Said, place: int) -> int:
     return next((1 if text in _UPS else -1 for text in texts if text in _UPS or text in _DOWNS), 0)
 
 
-_DERIVED: tuple[Callable[[Said, int, Stated, tuple[int, ...]], Claim | None], ...] = (_share, _pair, _whole)
+_DERIVED: tuple[Callable[[ClaimSentence, int, Stated, tuple[int, ...]], Claim | None], ...] = (_share, _pair, _whole)
 """What a number may be that is no row's value, in the order in which it is asked."""
 
 
@@ -435,7 +435,7 @@ _TELLING = _UPS.union(_DOWNS, *(words()[name] for name in ("highest", "lowest", 
 """Words that may be a comparison."""
 
 
-def comparison_claims(what: Said) -> Iterator[Claim]:
+def comparison_claims(what: ClaimSentence) -> Iterator[Claim]:
     """The comparisons of a sentence, in their order; what it doubts, and what it denies rightly, is none."""
     if what.words.isdisjoint(_TELLING) or what.tokens[0].text == "se" or not what.words.isdisjoint(words()["doubt"]):
         return
@@ -454,7 +454,7 @@ def comparison_claims(what: Said) -> Iterator[Claim]:
             yield Claim("contradicted", "comparison", ("denied", *claim.fact), claim.rows)
 
 
-def _is_hedged(what: Said, place: int) -> bool:
+def _is_hedged(what: ClaimSentence, place: int) -> bool:
     """ "maior ou menor": both directions, so neither."""
     texts = what.texts(place, place + 3)
     if len(texts) < 3 or texts[1] not in {"ou", "/"}:
@@ -462,14 +462,14 @@ def _is_hedged(what: Said, place: int) -> bool:
     return (texts[0] in _UPS and texts[2] in _DOWNS) or (texts[0] in _DOWNS and texts[2] in _UPS)
 
 
-def _is_denied(what: Said, place: int) -> bool:
+def _is_denied(what: ClaimSentence, place: int) -> bool:
     before = what.texts(place - 4, place)
     if "longe" in before or words()["negation"].isdisjoint(before):
         return False
     return {"so", "apenas", "somente"}.isdisjoint(before)  # "não só" denies nothing
 
 
-def _extreme(what: Said, place: int) -> Claim | None:
+def _extreme(what: ClaimSentence, place: int) -> Claim | None:
     """ "SP tem a maior taxa", "quem mais atrasa é o RJ", "a maior diferença é entre MA e RS"."""
     text, following = what.text(place), what.text(place + 1)
     end = _end(text, following)
@@ -507,12 +507,12 @@ def _end(text: str, following: str) -> str:
     return next((end for name, end in named.items() if text in words()[name]), "")
 
 
-def _is_high(table: Table, measure: int, end: str) -> bool:
+def _is_high(table: InsightTable, measure: int, end: str) -> bool:
     good = table.columns[measure].good == "high"
     return end == "high" or end == ("good" if good else "bad")
 
 
-def _is_at_end(table: Table, measure: int, rows: tuple[int, ...], end: str, rank: int) -> bool:
+def _is_at_end(table: InsightTable, measure: int, rows: tuple[int, ...], end: str, rank: int) -> bool:
     """Whether these rows are the first ones, or one row has that rank; equal values count as either."""
     column = table.column(measure)
     ranked = sorted(column, reverse=_is_high(table, measure, end))
@@ -521,7 +521,7 @@ def _is_at_end(table: Table, measure: int, rows: tuple[int, ...], end: str, rank
     return rank == 1 and sorted(column[row] for row in rows) == sorted(ranked[: len(rows)]) and len(rows) < len(column)
 
 
-def _is_comparative(what: Said, place: int) -> bool:
+def _is_comparative(what: ClaimSentence, place: int) -> bool:
     """ "maior que", "32% maior", "muito maior", "um dos maiores": no superlative."""
     before = what.tokens[place - 1] if place else Token("")
     text = what.tokens[place].text
@@ -540,7 +540,7 @@ def _is_comparative(what: Said, place: int) -> bool:
     return False
 
 
-def _is_behind_a_noun(what: Said, place: int) -> bool:
+def _is_behind_a_noun(what: ClaimSentence, place: int) -> bool:
     """ "compras maiores", "frete mais barato": no superlative, but "o ponto mais alto" is one."""
     text = what.tokens[place].text
     before = what.texts(place - 4, place)
@@ -551,7 +551,7 @@ def _is_behind_a_noun(what: Said, place: int) -> bool:
     return before[-1] not in words()["before_adjectives"]
 
 
-def _subjects(what: Said, place: int) -> list[tuple[int, ...]]:
+def _subjects(what: ClaimSentence, place: int) -> list[tuple[int, ...]]:
     """The rows that a superlative may be about: in its own part of the sentence, else the nearest on either side."""
     start, end = _part(what, place)
     inside = [at for at in what.places if start <= at < end]
@@ -564,7 +564,7 @@ def _subjects(what: Said, place: int) -> list[tuple[int, ...]]:
     return [what.tokens[at].rows for at in (*ahead, *back)]
 
 
-def _part(what: Said, place: int) -> tuple[int, int]:
+def _part(what: ClaimSentence, place: int) -> tuple[int, int]:
     """The part of the sentence between two marks or joints that a word stands in."""
     tokens, start, end = what.tokens, place + 1, place + 1
     while start > 0 and tokens[start - 1].text not in _EDGES:
@@ -574,7 +574,7 @@ def _part(what: Said, place: int) -> tuple[int, int]:
     return start, end
 
 
-def _measures(what: Said, place: int, rows: tuple[int, ...]) -> list[int]:
+def _measures(what: ClaimSentence, place: int, rows: tuple[int, ...]) -> list[int]:
     """The measures that a comparison is of: named right after it, in its part, by a number's unit, or in question."""
     start, end = _part(what, place)
     stop = next((at for at in range(place + 1, end) if what.tokens[at].rows or what.tokens[at].number), end)
@@ -588,7 +588,7 @@ def _measures(what: Said, place: int, rows: tuple[int, ...]) -> list[int]:
     return what.measures(0, len(what.tokens)) or [what.table.about]
 
 
-def _widest(what: Said, place: int, noun: str) -> Claim | None:
+def _widest(what: ClaimSentence, place: int, noun: str) -> Claim | None:
     """ "a maior diferença", between two rows; "a maior queda", into one."""
     measures = what.measures(place, len(what.tokens)) or [what.table.about]
     after = [at for at in what.places if at > place][:1] or [at for at in what.places if at < place][-1:]
@@ -615,7 +615,7 @@ _VERBS = (words()["above"] | words()["below"]) - words()["adjectives"]
 """Words that are followed by what they compare with at once, without "que"."""
 
 
-def _against(what: Said, place: int) -> Claim | None:
+def _against(what: ClaimSentence, place: int) -> Claim | None:
     """ "SP supera o RJ", "acima da média", "maior em SP do que no RJ", "mais barato que"."""
     text, following = what.text(place), what.text(place + 1)
     graded = text in {"mais", "menos"} or text in words()["best"] | words()["worst"]
@@ -644,7 +644,7 @@ def _against(what: Said, place: int) -> Claim | None:
     return None
 
 
-def _against_mean(what: Said, place: int, end: str) -> Claim | None:
+def _against_mean(what: ClaimSentence, place: int, end: str) -> Claim | None:
     if not what.places:
         return None
     rows = what.tokens[next((at for at in reversed(what.places) if at < place), what.places[0])].rows
@@ -660,7 +660,7 @@ def _against_mean(what: Said, place: int, end: str) -> Claim | None:
 
 
 def _compared(
-    what: Said, place: int, mine: tuple[int, ...], other: tuple[int, ...], end: str, about: tuple[int, ...]
+    what: ClaimSentence, place: int, mine: tuple[int, ...], other: tuple[int, ...], end: str, about: tuple[int, ...]
 ) -> Claim | None:
     """Whether rows are above others, or below, in a measure that numbers of the rows `about` may be of."""
     other = tuple(row for row in other if row not in mine)
@@ -677,7 +677,7 @@ def _compared(
     return _first_right(map(claim, _measures(what, place, about)))
 
 
-def _trend(what: Said, place: int) -> Claim | None:
+def _trend(what: ClaimSentence, place: int) -> Claim | None:
     """ "caiu de maio a julho", "subiu em março", of rows that have an order."""
     text = what.tokens[place].text
     sign = 1 if text in words()["rose"] else -1 if text in words()["fell"] else 0

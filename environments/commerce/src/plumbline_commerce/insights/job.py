@@ -10,16 +10,16 @@ from plumbline.records import Example, Outcome, Score
 from plumbline.tasks.task import Control, gold_of
 from plumbline_commerce.insights.pairs import pairs
 from plumbline_commerce.insights.rubric import RUBRIC, judge
-from plumbline_commerce.insights.table import Table, capitalized, check, data, table_of, written
+from plumbline_commerce.insights.table import InsightTable, capitalized, check, data, table_of, written
 from plumbline_commerce.job import Job, read_limits
 
 
-def _each(write: Callable[[Table], str]) -> Control:
+def _each(write: Callable[[InsightTable], str]) -> Control:
     """The control that writes about each example's table."""
     return lambda examples: [write(table_of(example.reference)) for example in examples]
 
 
-def _row(table: Table, row: int) -> dict[str, str]:
+def _row(table: InsightTable, row: int) -> dict[str, str]:
     """What a template may say of a row."""
     name, measure, value = table.named[row], table.columns[table.about], table.values[row][table.about]
     cells = zip(table.columns, table.values[row], strict=True)
@@ -34,7 +34,7 @@ def _row(table: Table, row: int) -> dict[str, str]:
 def _filled(way: Mapping[str, str]) -> Control:
     """The control that fills a template of `controls.yaml`."""
 
-    def write(table: Table) -> str:
+    def write(table: InsightTable) -> str:
         rows = [_row(table, row) for row in range(len(table.rows))]
         column, measure = table.column(table.about), table.columns[table.about]
         named = {"first": 0, "last": -1, "high": table.high(table.about), "low": table.low(table.about)}
@@ -49,11 +49,11 @@ def _filled(way: Mapping[str, str]) -> Control:
     return _each(write)
 
 
-def _compared(table: Table, said: Sequence[str]) -> str:
+def _compared(table: InsightTable, said: Sequence[str]) -> str:
     return " ".join([*map(capitalized, said), f"Recomendo priorizar {table.named[0].o}."])
 
 
-def hedged(table: Table) -> str:
+def hedged(table: InsightTable) -> str:
     """Every comparison in both directions."""
     measure = table.columns[table.about]
     pairs = list(permutations([row.o for row in table.named], 2))[:6]
@@ -61,7 +61,7 @@ def hedged(table: Table) -> str:
     return _compared(table, said)
 
 
-def comparisons_alone(table: Table) -> str:
+def comparisons_alone(table: InsightTable) -> str:
     """Every true comparison of two rows in every measure, without a figure, an extreme or a gap."""
     said = [
         f"{table.named[one].o} supera {table.named[other].o} em {measure.name}."

@@ -15,7 +15,7 @@ from plumbline.seeds import generator
 from plumbline_commerce.insights.rubric import judge
 from plumbline_commerce.insights.table import (
     ORDERED,
-    Table,
+    InsightTable,
     capitalized,
     data,
     measures,
@@ -42,7 +42,7 @@ SHOP_MONTHS = tuple(f"{year}-{month:02d}" for year in (2017, 2018) for month in 
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class OrderSlice:
     """Which orders a table is about: months from the first to the last, and a row of another dimension or none."""
 
     months: tuple[str, str]
@@ -82,7 +82,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     negative = options.insights_from == "negative"
     names = [name for name, about in data("kinds").items() if not negative or about.get("negative") != "não"]
     order = generator(options.seed, "insights", "kinds").permutation(len(names))
-    found: list[tuple[Slice, Table]] = []
+    found: list[tuple[OrderSlice, InsightTable]] = []
     with closing(orders(shop)) as connection:
         left = {names[index]: tables(connection, options, names[index]) for index in order}
         while len(found) < count and left:
@@ -99,7 +99,7 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     return {name: [_pair(options, index, *found[index]) for index in members] for name, members in dealt.items()}
 
 
-def _pair(options: CommerceOptions, index: int, piece: Slice, table: Table) -> Pair:
+def _pair(options: CommerceOptions, index: int, piece: OrderSlice, table: InsightTable) -> Pair:
     rng = generator(options.seed, "insights", "write", index)
     about = data("kinds")[table.kind]
     only = " (só pedidos com avaliação negativa)" if options.insights_from == "negative" else ""
@@ -141,11 +141,13 @@ def orders(shop: Shop) -> sqlite3.Connection:
     return connection
 
 
-def tables(connection: sqlite3.Connection, options: CommerceOptions, kind: str) -> Iterator[tuple[Slice, Table]]:
+def tables(
+    connection: sqlite3.Connection, options: CommerceOptions, kind: str
+) -> Iterator[tuple[OrderSlice, InsightTable]]:
     """The tables of one kind in a seeded order, each of another slice, those with too little to say left out."""
     about = data("kinds")[kind]
     within = [None, *((name, row) for name in about["narrowed"] for row in list(data("names")[name]["rows"])[:10])]
-    slices = [Slice(span, choice) for span in _spans(monthly=about["rows"] == "mes") for choice in within]
+    slices = [OrderSlice(span, choice) for span in _spans(monthly=about["rows"] == "mes") for choice in within]
     rng = generator(options.seed, "insights", kind)
     for index in rng.permutation(len(slices)):
         query, arguments = _query(kind, slices[index])
@@ -165,7 +167,7 @@ def _spans(*, monthly: bool) -> list[tuple[str, str]]:
     return spans
 
 
-def _query(kind: str, piece: Slice) -> tuple[str, list[str]]:
+def _query(kind: str, piece: OrderSlice) -> tuple[str, list[str]]:
     """The figures of a slice, a row for each of the table's, and the values of its parameters but the last."""
     about = data("kinds")[kind]
     dimension = data("names")[about["rows"]]
@@ -181,7 +183,7 @@ def _query(kind: str, piece: Slice) -> tuple[str, list[str]]:
     ), arguments
 
 
-def _table(kind: str, found: Sequence[sqlite3.Row], rng: np.random.Generator) -> Table | None:
+def _table(kind: str, found: Sequence[sqlite3.Row], rng: np.random.Generator) -> InsightTable | None:
     """The table of a slice; None where it has too few rows, or rows that are nearly the same.
 
     It has at most seven rows, shuffled unless they have an order: the first one is then no better a guess than another.
@@ -212,7 +214,7 @@ def _table(kind: str, found: Sequence[sqlite3.Row], rng: np.random.Generator) ->
     return table if distinct and min(map(min, table.values)) > 0 else None
 
 
-def analysis(table: Table, rng: np.random.Generator) -> str:
+def analysis(table: InsightTable, rng: np.random.Generator) -> str:
     """Three to five statements in prose or as a list: both ends, the gap, what puts it in proportion, what to do."""
     slots, column = facts(table), table.column(table.about)
     together = rng.random() < 0.35
@@ -238,7 +240,7 @@ def analysis(table: Table, rng: np.random.Generator) -> str:
     return "\n".join(f"- {sentence}" for sentence in said) if rng.random() < 0.5 else " ".join(said)
 
 
-def facts(table: Table) -> dict[str, str]:
+def facts(table: InsightTable) -> dict[str, str]:
     """What the templates may say of a table, by slot."""
     measure, column = table.columns[table.about], table.column(table.about)
     high, low, mean = table.high(table.about), table.low(table.about), sum(column) / len(column)
@@ -276,7 +278,7 @@ def _contracted(preposition: str, name: str) -> str:
     return f"{joined} {rest}" if joined else f"{preposition} {name}"
 
 
-def _difference(gap: float, table: Table) -> str:
+def _difference(gap: float, table: InsightTable) -> str:
     measure = table.columns[table.about]
     number = brazilian(gap, measure.decimals)
     points = ("ponto", "ponto percentual") if gap < 2 else ("pontos", "pontos percentuais")  # "1,3 ponto"

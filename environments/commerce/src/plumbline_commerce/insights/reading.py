@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from plumbline.tasks.text.numbers import read_number
-from plumbline_commerce.insights.table import Row, Table, data
+from plumbline_commerce.insights.table import InsightRow, InsightTable, data
 
 MOST_CHARACTERS = 4000
 """Of an answer that are read; the length that pays is a quarter of that."""
@@ -79,7 +79,7 @@ _JOINTS = {",", "/", *words()["joints"]}
 _RANGE = frozenset({"a", "ate", "para"})
 
 
-def sentences(text: str, table: Table) -> list[Sentence]:
+def sentences(text: str, table: InsightTable) -> list[Sentence]:
     """The sentences of a text about a table; lines of a copied table are none, and equal ones are one object."""
     text = text[:MOST_CHARACTERS].replace("\x01", " ").replace("\x02", " ")
     text = _LIST_MARK.sub("", _TABLE_LINE.sub("", text) if "|" in text else text)
@@ -106,7 +106,7 @@ def sentences(text: str, table: Table) -> list[Sentence]:
     return [*found, _sentence(raw, table, asks=False)] if raw else found
 
 
-def _sentence(raw: list[tuple[int, str]], table: Table, *, asks: bool) -> Sentence:
+def _sentence(raw: list[tuple[int, str]], table: InsightTable, *, asks: bool) -> Sentence:
     plain = " ".join([text for kind, text in raw if kind != 5])
     tokens: list[Token] = []
     index = 0
@@ -230,7 +230,7 @@ class _Names(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _names(table: Table) -> _Names:
+def _names(table: InsightTable) -> _Names:
     said = [(alias, row) for row, named in enumerate(table.named) for alias in _ways(named)]
     said.sort(key=lambda pair: -len(pair[0]))
     literal = [re.escape(alias.lstrip("=")) for alias, _ in said if _is_literal(alias)]
@@ -248,7 +248,7 @@ def _any_of(expressions: list[str]) -> re.Pattern[str]:
     return re.compile("(?:" + "|".join(dict.fromkeys(expressions)) + r")(?!\w)")
 
 
-def _ways(named: Row) -> list[str]:
+def _ways(named: InsightRow) -> list[str]:
     """The name, what stands behind its article or preposition ("faixa de 2 a 3 parcelas"), and the aliases."""
     phrases = [phrase.split(" ", 1)[1] for phrase in (named.o, named.em) if phrase.split(" ")[0] in _ARTICLES]
     return list(dict.fromkeys([named.name, *phrases, *named.aliases]))

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from plumbline.records import Outcome, Score
-from plumbline_commerce.insights.claims import Claim, Said, comparison_claims, number_claims, said
+from plumbline_commerce.insights.claims import Claim, ClaimSentence, comparison_claims, number_claims, said
 from plumbline_commerce.insights.reading import Sentence, sentences, words
-from plumbline_commerce.insights.table import Table
+from plumbline_commerce.insights.table import InsightTable
 from plumbline_commerce.job import read_rubric
 
 RUBRIC = read_rubric("insights", 1)
@@ -30,11 +30,11 @@ Facts = dict[tuple[object, ...], Claim]
 """The supported claims by what they say, so that each counts once."""
 
 
-class Reading(NamedTuple):
+class InsightsReading(NamedTuple):
     """What an answer says."""
 
     sentences: Sequence[Sentence]
-    said: Sequence[Said]
+    said: Sequence[ClaimSentence]
     claims: Sequence[Claim]
 
     def supported(self) -> Facts:
@@ -42,12 +42,13 @@ class Reading(NamedTuple):
         return {claim.fact: claim for claim in self.claims if claim.verdict == "supported"}
 
 
-def read(text: str, table: Table) -> Reading:
+def read(text: str, table: InsightTable) -> InsightsReading:
     """Find the claims of a text. Questions claim nothing."""
     found = sentences(text, table)
-    stated: list[Said] = []
+    stated: list[ClaimSentence] = []
     claims: list[Claim] = []
-    looked: dict[int, tuple[Said, list[Claim]]] = {}  # by sentence: a model that does not stop says the same again
+    # by sentence: a model that does not stop says the same again
+    looked: dict[int, tuple[ClaimSentence, list[Claim]]] = {}
     for sentence in found:
         if sentence.asks or not sentence.tokens:
             continue
@@ -56,10 +57,10 @@ def read(text: str, table: Table) -> Reading:
             seen = looked[id(sentence)] = what, [*number_claims(what), *comparison_claims(what)]
         stated.append(seen[0])
         claims += seen[1]
-    return Reading(found, stated, claims)
+    return InsightsReading(found, stated, claims)
 
 
-def judge(table: Table, completion: str) -> tuple[Outcome, Score]:
+def judge(table: InsightTable, completion: str) -> tuple[Outcome, Score]:
     """Read an analysis and score it; the outcome says what spoils it first."""
     reading = read(completion, table)
     supported = reading.supported()
@@ -102,7 +103,7 @@ def _directions(supported: Facts, wrong: Sequence[Claim]) -> float:
     return _precision(right, mistaken) * min(1.0, _comparisons(supported) / ENOUGH["comparison"][0])
 
 
-def coverage(table: Table, supported: Facts) -> float:
+def coverage(table: InsightTable, supported: Facts) -> float:
     """A third each: the highest row is said to be it, the lowest row, and how far they are apart.
 
     The gap is half covered by any other difference, ratio or percentage of the measure in question. Where rows have an
@@ -123,7 +124,7 @@ def coverage(table: Table, supported: Facts) -> float:
     return (len(extremes) + gap) / 3
 
 
-def _recommendation(reading: Reading, supported: Facts) -> float:
+def _recommendation(reading: InsightsReading, supported: Facts) -> float:
     """The best sentence that says what to do, nothing where the text supports nothing.
 
     0.2 for any, 0.4 where it names a row, 0.8 where the text has compared that row with others, 1 where it stands among
@@ -140,7 +141,7 @@ def _recommendation(reading: Reading, supported: Facts) -> float:
     return best
 
 
-def _form(reading: Reading, length: int) -> dict[str, float]:
+def _form(reading: InsightsReading, length: int) -> dict[str, float]:
     spoken = [word for sentence in reading.sentences for word in sentence.plain.split() if word.isalpha()]
     plains = [sentence.plain for sentence in reading.sentences if len(sentence.tokens) >= STATEMENT]
     return {

@@ -15,7 +15,7 @@ ORDERED = frozenset({"mes", "faixa", "parcelas"})
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InsightRow:
     """What one row is called."""
 
     name: str
@@ -53,7 +53,7 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class InsightTable:
     """Rows, measures and rounded values; what is true of them is computed from these.
 
     Equal tables are one object (`table_of`), so that what is looked up of a table is looked up by identity.
@@ -76,7 +76,7 @@ class Table:
         return self.measures.index(data("kinds")[self.kind]["about"])
 
     @cached_property
-    def named(self) -> tuple[Row, ...]:
+    def named(self) -> tuple[InsightRow, ...]:
         """What its rows are called."""
         return tuple(row_named(self.dimension, key) for key in self.rows)
 
@@ -106,14 +106,14 @@ class Table:
         return self.dimension in ORDERED
 
 
-def table_of(reference: Mapping[str, Any]) -> Table:
+def table_of(reference: Mapping[str, Any]) -> InsightTable:
     """The table of an example's reference."""
     values = tuple(map(tuple, reference["values"]))
     return _table(reference["kind"], tuple(reference["rows"]), tuple(reference["measures"]), values)
 
 
 @lru_cache(maxsize=1 << 14)
-def means(table: Table, measure: int) -> tuple[float, ...]:
+def means(table: InsightTable, measure: int) -> tuple[float, ...]:
     """The mean over the rows, and where the table has counts the mean over what they count."""
     column = table.column(measure)
     plain = sum(column) / len(column)
@@ -123,7 +123,7 @@ def means(table: Table, measure: int) -> tuple[float, ...]:
     return (plain, sum(value * count for value, count in zip(column, counts, strict=True)) / sum(counts))
 
 
-_table = lru_cache(maxsize=4096)(Table)
+_table = lru_cache(maxsize=4096)(InsightTable)
 
 
 @cache
@@ -144,7 +144,7 @@ def measures() -> Mapping[str, Measure]:
 
 
 @cache
-def row_named(dimension: str, key: str) -> Row:
+def row_named(dimension: str, key: str) -> InsightRow:
     """What a row is called.
 
     Raises:
@@ -156,10 +156,10 @@ def row_named(dimension: str, key: str) -> Row:
         name = f"{month} de {year}"
         short = f"{month[:3]}/{year}"
         aliases = (short, f"{month[:3]}/{year[2:]}", f"{month}/{year}", f"{month}/{year[2:]}", f"{number}/{year}")
-        return Row(name, f"em {name}", name, (*aliases, key, f"{month} {year}", month))
+        return InsightRow(name, f"em {name}", name, (*aliases, key, f"{month} {year}", month))
     row = data("names")[dimension]["rows"][key]
     name = row.get("name", key)
-    return Row(name, row["em"], row.get("o", name), tuple(row["aliases"]))
+    return InsightRow(name, row["em"], row.get("o", name), tuple(row["aliases"]))
 
 
 def written(value: float, measure: Measure, *, prose: bool = False) -> str:
@@ -175,7 +175,7 @@ def capitalized(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def rendered(table: Table) -> str:
+def rendered(table: InsightTable) -> str:
     """The table as a prompt shows it: a line of heads, a line for each row, columns apart by a bar."""
     head = " | ".join([data("names")[table.dimension]["column"], *(measure.head for measure in table.columns)])
     lines = [

@@ -30,7 +30,7 @@ from pathlib import Path
 from plumbline.seeds import derive
 from plumbline.tasks import Progress
 from plumbline.tasks.tables import read_table
-from plumbline_commerce.database.gold import MAX_SPAN, TOPICS, Gold, Said, label, shorten
+from plumbline_commerce.database.gold import MAX_SPAN, TOPICS, ReviewLabels, TextLabels, label, shorten
 from plumbline_commerce.database.people import MEN, WOMEN
 from plumbline_commerce.database.schema import Row
 
@@ -61,7 +61,7 @@ class Found:
     negated: bool
 
 
-def gold_of(text: str, stars: int, arrived: bool) -> Gold | None:
+def gold_of(text: str, stars: int, arrived: bool) -> ReviewLabels | None:
     """The labels of a review.
 
     Args:
@@ -80,7 +80,7 @@ def gold_of(text: str, stars: int, arrived: bool) -> Gold | None:
         complaints = _as_missing(complaints)
     displeased = "displeased" in kinds or any(one.kind == "praise" and one.negated for one in found)
     unhappy = bool(complaints) or displeased or "refuses" in kinds
-    said = Said(
+    said = TextLabels(
         complaints=tuple(dict.fromkeys(one.kind for one in complaints)),
         praised="praise" in kinds,
         displeased=displeased,
@@ -171,7 +171,7 @@ def _span(text: str, bare: str, complaint: Found) -> str:
     return part[:MAX_SPAN].strip()
 
 
-LABELS = tuple(field.name for field in fields(Gold))
+LABELS = tuple(field.name for field in fields(ReviewLabels))
 """The labels, which are the last columns of `orders_enriched`."""
 _EVERY = 2000
 """Orders between two calls of the progress."""

@@ -150,7 +150,7 @@ _ZIP = re.compile(r"([0-9]{1,5})(?:\.0+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TypedColumn:
     """A column of a table."""
 
     name: str
@@ -162,16 +162,16 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSchema:
     """What the rows of a table must be."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TypedColumn, ...]
     keys: tuple[tuple[int, ...], ...]
     """Places of the columns that no two rows may have alike; those of the primary key come first."""
 
 
 @cache
-def table(name: str) -> Table:
+def table(name: str) -> TableSchema:
     """A table as the schema declares it."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in statements("TABLE"):
@@ -183,13 +183,13 @@ def table(name: str) -> Table:
         columns, places = [], {}
         for place, column, kind, not_null, _, key in connection.execute(f"PRAGMA table_info({name})"):
             places[column] = place
-            columns.append(Column(column, _reader(column, kind), bool(not_null or key), named.get(column)))
+            columns.append(TypedColumn(column, _reader(column, kind), bool(not_null or key), named.get(column)))
         unique = [row[1] for row in connection.execute(f"PRAGMA index_list({name})") if row[2]]
         keys = [
             tuple(places[row[2]] for row in connection.execute(f"PRAGMA index_info({index})"))
             for index in sorted(unique)
         ]
-    return Table(tuple(columns), tuple(keys))
+    return TableSchema(tuple(columns), tuple(keys))
 
 
 def _reader(column: str, kind: str) -> Callable[[str], str | int | float]:
@@ -305,7 +305,7 @@ class OlistFiles:
 
         return read_rows(self.folder / FILES[name], len(wanted.columns), read, self.left_out, self._progress)
 
-    def _typed(self, columns: Sequence[Column], fields: Sequence[str]) -> Row:
+    def _typed(self, columns: Sequence[TypedColumn], fields: Sequence[str]) -> Row:
         values: list[str | int | float | None] = []
         for column, field in zip(columns, fields, strict=True):
             if not field or field.isspace():

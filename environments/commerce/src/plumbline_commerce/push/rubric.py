@@ -55,7 +55,7 @@ def _expression(phrase: str) -> str:
     return written
 
 
-class Phrases:
+class PushPhrases:
     """Phrases by what they say, to be found in the words of a message."""
 
     def __init__(self, entries: Mapping[str, Iterable[str]], *, negatable: bool) -> None:
@@ -94,12 +94,12 @@ def _is_negated(said: Sequence[str], place: int) -> bool:
 class Lexicon(NamedTuple):
     """`lexicon.yaml`, ready to be looked up."""
 
-    idioms: Phrases
-    concepts: Phrases
-    claims: Phrases
-    faults: Phrases
+    idioms: PushPhrases
+    concepts: PushPhrases
+    claims: PushPhrases
+    faults: PushPhrases
     """Placeholders, remarks and stock phrases; each phrase says its kind and itself."""
-    inviting: Phrases
+    inviting: PushPhrases
     acts: Mapping[str, Sequence[frozenset[str]]]
     """Imperatives and infinitives."""
     imperatives: frozenset[str]
@@ -118,11 +118,11 @@ def lexicon() -> Lexicon:
         for act, written in table["acts"].items()
     }
     return Lexicon(
-        idioms=Phrases(table["idioms"], negatable=False),
-        concepts=Phrases(table["concepts"], negatable=True),
-        claims=Phrases(table["claims"], negatable=False),
-        faults=Phrases(faults, negatable=False),
-        inviting=Phrases({phrase: [phrase] for phrase in table["inviting"]}, negatable=False),
+        idioms=PushPhrases(table["idioms"], negatable=False),
+        concepts=PushPhrases(table["concepts"], negatable=True),
+        claims=PushPhrases(table["claims"], negatable=False),
+        faults=PushPhrases(faults, negatable=False),
+        inviting=PushPhrases({phrase: [phrase] for phrase in table["inviting"]}, negatable=False),
         acts=acts,
         imperatives=frozenset().union(*(imperatives for imperatives, _ in acts.values())),
         labels=frozenset(map(folded, table["labels"])),
@@ -146,7 +146,7 @@ MOST = 300
 MOST_THOUGHT = 20_000
 
 
-class Message(NamedTuple):
+class PushMessage(NamedTuple):
     """A push notification as it was written."""
 
     title: str
@@ -165,7 +165,7 @@ _LABEL = re.compile(r"[*_#\s]*([^\W\d_]+(?: [^\W\d_]+){0,2})[*_\s]*[:：][*_\s]*
 _QUOTED = re.compile(r"""(["“”'‘’«»*_`]{1,3})(.*?)(["“”'‘’«»*_`]{1,3})\Z""", re.DOTALL).match
 
 
-def read(completion: str, *, titled: bool) -> Message:
+def read(completion: str, *, titled: bool) -> PushMessage:
     """Read what a model wrote. Never raises.
 
     Args:
@@ -200,7 +200,7 @@ def read(completion: str, *, titled: bool) -> Message:
     if len(bare) == (3 if titled else 2):
         around.append("lines")
     title = bare[0] if titled and len(bare) > 1 else ""
-    return Message(title, " ".join(bare[bool(title) :]), tuple(dict.fromkeys(around)), len(bare))
+    return PushMessage(title, " ".join(bare[bool(title) :]), tuple(dict.fromkeys(around)), len(bare))
 
 
 RUBRIC = read_rubric("push", 1)
@@ -279,7 +279,7 @@ def judge(reference: Mapping[str, Any], completion: str, reading: str) -> tuple[
     return Outcome(how=how), RUBRIC.score(strict if reading == "strict" else lenient, readings)
 
 
-def _parts(reference: Mapping[str, Any], message: Message) -> dict[str, float | None]:
+def _parts(reference: Mapping[str, Any], message: PushMessage) -> dict[str, float | None]:
     """The value of every part."""
     situation, told, offers = situations()[reference["situation"]], reference["told"], reference["offers"]
     facts = facts_of(reference["name"], reference["product"], told, tuple(offers))
@@ -383,7 +383,7 @@ _FORMS = {"$": ("", "s", "es"), "l$": ("is",), "m$": ("ns",), "ao$": ("oes", "ao
 """A noun and what its plural may be."""
 
 
-class Facts(NamedTuple):
+class MessageFacts(NamedTuple):
     """What the prompt says that a message may repeat."""
 
     numbers: set[Number]
@@ -398,7 +398,7 @@ class Facts(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 12)
-def facts_of(name: str, product: str, told: str, offers: tuple[str, ...]) -> Facts:
+def facts_of(name: str, product: str, told: str, offers: tuple[str, ...]) -> MessageFacts:
     """The facts of a prompt, by its parts."""
     given = " . ".join((told, *offers))
     found = [word for word in re.findall(r"\w+", f"{given} {product}") if len(word) > 1 and not word.isdigit()]
@@ -406,10 +406,10 @@ def facts_of(name: str, product: str, told: str, offers: tuple[str, ...]) -> Fac
     named = words(product)
     nouns = {word for place, word in enumerate(named) if place == 0 or len(word) > 3}
     forms = {re.sub(end, ending, noun) for noun in nouns for end, endings in _FORMS.items() for ending in endings}
-    return Facts(numbers_of(given), codes, claims_of(words(given)), folded(name), named, forms)
+    return MessageFacts(numbers_of(given), codes, claims_of(words(given)), folded(name), named, forms)
 
 
-def masked(said: Sequence[str], facts: Facts, copied: Collection[int] = ()) -> list[str]:
+def masked(said: Sequence[str], facts: MessageFacts, copied: Collection[int] = ()) -> list[str]:
     """A message's words, one word of ours for each naming of the customer or the product.
 
     They say nothing of the situation, and may look like words that do ("telefone sem fio", "maiô").
@@ -469,7 +469,7 @@ def claims_of(said: Sequence[str]) -> set[str]:
 
 
 def _failed(
-    message: Message, said: Sequence[str], faults: Collection[str], facts: Facts, *, titled: bool
+    message: PushMessage, said: Sequence[str], faults: Collection[str], facts: MessageFacts, *, titled: bool
 ) -> dict[str, bool]:
     """Which gates a message failed.
 
@@ -502,7 +502,7 @@ def _failed(
     }
 
 
-def _invents(text: str, said: Sequence[str], facts: Facts) -> bool:
+def _invents(text: str, said: Sequence[str], facts: MessageFacts) -> bool:
     """Whether a number, a coupon, an address or a claim is not the prompt's."""
     known = {value for value, _ in facts.numbers}
     strange = any(unit or value not in known for value, unit in numbers_of(text) - facts.numbers)

@@ -58,7 +58,7 @@ BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLIT
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueryLimits:
     """How much one query may take."""
 
     steps: int = 30_000_000
@@ -72,11 +72,11 @@ class Limits:
     """Bytes of all texts of a result."""
 
 
-LIMITS = Limits()
+LIMITS = QueryLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class QueryResult:
     """What a query returned."""
 
     columns: tuple[str, ...]
@@ -84,14 +84,14 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class QueryRefusal:
     """Why there is no result."""
 
     cause: Literal["syntax", "gate", "forbidden", "error", "time", "rows", "memory"]
     detail: str
 
 
-def run(database: Path, sql: str, limits: Limits = LIMITS) -> Result | Refusal:
+def run(database: Path, sql: str, limits: QueryLimits = LIMITS) -> QueryResult | QueryRefusal:
     """Run a query on a database that nobody writes to.
 
     Raises:
@@ -99,7 +99,7 @@ def run(database: Path, sql: str, limits: Limits = LIMITS) -> Result | Refusal:
     """
     if not hasattr(_OF_THREAD, "readers"):
         _OF_THREAD.readers = {}
-    kept: dict[tuple[Path, Limits], _Reader] = _OF_THREAD.readers
+    kept: dict[tuple[Path, QueryLimits], _Reader] = _OF_THREAD.readers
     key = (database, limits)
     if key not in kept:
         while len(kept) >= CONNECTIONS:
@@ -137,10 +137,10 @@ def _date(name: str, given: Row) -> Value:
 class _Reader:
     """One thread's connection to one file, with its guards."""
 
-    def __init__(self, database: Path, limits: Limits) -> None:
+    def __init__(self, database: Path, limits: QueryLimits) -> None:
         self.database, self.limits = database, limits
         self.deadline, self.steps = 0.0, 0
-        self.stopped: Refusal | None = None
+        self.stopped: QueryRefusal | None = None
         if database.exists():
             open_regular(database).close()  # a pipe would be waited for
         uri = f"{database.resolve().as_uri()}?mode=ro&immutable=1"
@@ -180,35 +180,35 @@ class _Reader:
         connection.set_progress_handler(self._step, STRIDE)
         connection.set_authorizer(self._authorize)
 
-    def run(self, sql: str) -> Result | Refusal:
+    def run(self, sql: str) -> QueryResult | QueryRefusal:
         self.deadline = time.thread_time() + self.limits.seconds
         self.steps, self.stopped = 0, None
         try:
             return self._fetch(self.connection.execute(sql))
         except MemoryError:
-            return Refusal("memory", f"more than {HEAP >> 20} MiB")
+            return QueryRefusal("memory", f"more than {HEAP >> 20} MiB")
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0)
             if code == sqlite3.SQLITE_IOERR_NOMEM:
-                return Refusal("memory", f"more than {HEAP >> 20} MiB")
+                return QueryRefusal("memory", f"more than {HEAP >> 20} MiB")
             if code & 0xFF in BROKEN:
                 raise DataError(f"{self.database} is damaged: {error}", "remove it to have it built anew") from error
-            return self.stopped or Refusal("error", str(error))
+            return self.stopped or QueryRefusal("error", str(error))
         except (sqlite3.Warning, ValueError, OverflowError) as error:  # stacked statements; a NUL, half a surrogate
-            return Refusal("syntax", str(error))
+            return QueryRefusal("syntax", str(error))
 
-    def _fetch(self, cursor: sqlite3.Cursor) -> Result | Refusal:
+    def _fetch(self, cursor: sqlite3.Cursor) -> QueryResult | QueryRefusal:
         try:
             if cursor.description is None:
-                return Refusal("syntax", "no query")
+                return QueryRefusal("syntax", "no query")
             rows: list[Row] = []
             size = 0
             for row in cursor:
                 rows.append(row)
                 size += sum(len(value) for value in row if isinstance(value, str | bytes))
                 if len(rows) > self.limits.rows or size > self.limits.result:
-                    return Refusal("rows", f"more than {self.limits.rows} rows or {self.limits.result} bytes")
-            return Result(tuple(column[0] for column in cursor.description), tuple(rows))
+                    return QueryRefusal("rows", f"more than {self.limits.rows} rows or {self.limits.result} bytes")
+            return QueryResult(tuple(column[0] for column in cursor.description), tuple(rows))
         finally:
             cursor.close()
 
@@ -218,23 +218,23 @@ class _Reader:
             return _date(name, given)
         except sqlite3.OperationalError as error:
             if "non-deterministic" in str(error):
-                self.stopped = Refusal("forbidden", f"{name}() with the clock or the machine's time zone")
+                self.stopped = QueryRefusal("forbidden", f"{name}() with the clock or the machine's time zone")
             raise
 
     def _step(self) -> bool:
         """Whether to stop."""
         self.steps += STRIDE
         if self.steps > self.limits.steps or time.thread_time() > self.deadline:
-            self.stopped = Refusal("time", f"more than {self.limits.steps} steps or {self.limits.seconds:g} s")
+            self.stopped = QueryRefusal("time", f"more than {self.limits.steps} steps or {self.limits.seconds:g} s")
         return self.stopped is not None
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         """Called while a query is compiled, for all that it would do."""
         if time.thread_time() > self.deadline:
-            self.stopped = Refusal("time", f"more than {self.limits.seconds:g} s to compile")
+            self.stopped = QueryRefusal("time", f"more than {self.limits.seconds:g} s to compile")
         elif _may(action, first or "", second or ""):
             return sqlite3.SQLITE_OK
-        self.stopped = self.stopped or Refusal("forbidden", f"action {action} on {first or second} {second or ''}")
+        self.stopped = self.stopped or QueryRefusal("forbidden", f"action {action} on {first or second} {second or ''}")
         return sqlite3.SQLITE_DENY
 
 

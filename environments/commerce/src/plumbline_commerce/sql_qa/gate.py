@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from plumbline.config.imports import missing
-from plumbline_commerce.sql_qa.engine import COLUMNS, Refusal
+from plumbline_commerce.sql_qa.engine import COLUMNS, QueryRefusal
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -48,7 +48,7 @@ class Query:
 
 
 @lru_cache(maxsize=1 << 8)
-def read_query(text: str) -> Query | Refusal:
+def read_query(text: str) -> Query | QueryRefusal:
     """Read a text as one SELECT.
 
     Raises:
@@ -60,24 +60,24 @@ def read_query(text: str) -> Query | Refusal:
     except ImportError as error:
         raise missing("the job sql_qa", error) from error
     if len(text) > LONGEST or _CONTROL.search(text):
-        return Refusal("syntax", f"over {LONGEST} characters, or a character that no query holds")
+        return QueryRefusal("syntax", f"over {LONGEST} characters, or a character that no query holds")
     try:
         read = _tree(text)
-        if isinstance(read, Refusal):
+        if isinstance(read, QueryRefusal):
             return read
         tree, sql = read
         nodes = list(tree.walk())
         fault = next(_faults(nodes), None)
         if fault:
-            return Refusal("gate", fault)
+            return QueryRefusal("gate", fault)
         named = frozenset(node.name.lower() for node in nodes if isinstance(node, exp.Table | exp.Column))
         return Query(sql, tree, named & NAMES)
     except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError) as error:
         # Of these sqlglot raises the first where a text is no SQL, and the others where its parser did not expect it.
-        return Refusal("syntax", str(error)[:200])
+        return QueryRefusal("syntax", str(error)[:200])
 
 
-def _tree(text: str) -> tuple["exp.Query", str] | Refusal:
+def _tree(text: str) -> tuple["exp.Query", str] | QueryRefusal:
     """The tree of one statement, and its text with names in backquotes."""
     from sqlglot import TokenType, exp
     from sqlglot.dialects import SQLite
@@ -91,20 +91,20 @@ def _tree(text: str) -> tuple["exp.Query", str] | Refusal:
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
         deepest = max(deepest, depth)
     if len(tokens) > MOST_TOKENS or deepest > DEEPEST:
-        return Refusal("syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another")
+        return QueryRefusal("syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another")
     if any(token.token_type == TokenType.SEMICOLON for token in tokens):
-        return Refusal("gate", "more than one statement")
+        return QueryRefusal("gate", "more than one statement")
     if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH):
-        return Refusal("gate", "no SELECT")
+        return QueryRefusal("gate", "no SELECT")
     trees = dialect.parser().parse(tokens, text)
     if len(trees) != 1 or not isinstance(trees[0], exp.Select | exp.SetOperation):
-        return Refusal("gate", "no SELECT")
+        return QueryRefusal("gate", "no SELECT")
     sql = text
     for token in reversed(tokens):
         if token.token_type == TokenType.IDENTIFIER and text[token.start] == '"':
             name = text[token.start + 1 : token.end]
             if "`" in name or '"' in name:
-                return Refusal("gate", "a quotation mark in a name")
+                return QueryRefusal("gate", "a quotation mark in a name")
             sql = f"{sql[: token.start]}`{name}`{sql[token.end + 1 :]}"
     return trees[0], sql
 

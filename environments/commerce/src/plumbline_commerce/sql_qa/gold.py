@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.errors import DataError
-from plumbline_commerce.sql_qa.engine import Limits, Refusal, Result, Row, Value, run
+from plumbline_commerce.sql_qa.engine import QueryLimits, QueryRefusal, QueryResult, Row, Value, run
 from plumbline_commerce.sql_qa.gate import NAMES, Query, read_query
 
 RELATIVE = 1e-4
@@ -280,7 +280,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
     from sqlglot.optimizer.scope import Scope
 
-WITHOUT_LIMIT = Limits(steps=100_000_000, seconds=20.0, rows=20_000, result=20_000_000)
+WITHOUT_LIMIT = QueryLimits(steps=100_000_000, seconds=20.0, rows=20_000, result=20_000_000)
 """For gold queries only: all the rows from which LIMIT takes some."""
 
 DATES = ("date", "timestamp", "_at")
@@ -294,10 +294,10 @@ CUTS = {("1", "4"): 4} | dict.fromkeys([(start, "2") for start in ("6", "9", "12
 
 
 @dataclass(frozen=True, slots=True)
-class Gold:
+class GoldResult:
     """The result of a gold query on one database."""
 
-    result: Result
+    result: QueryResult
     rows: tuple[Row, ...]
     """Its rows, `comparison.normal`."""
     ties: tuple[Tie, ...]
@@ -308,23 +308,23 @@ class Gold:
 
 
 @lru_cache(maxsize=1 << 14)
-def gold_of(database: Path, sql: str) -> Gold:
+def gold_of(database: Path, sql: str) -> GoldResult:
     """Run a gold query.
 
     Raises:
         DataError: it does not pass the gate, does not run or returns nothing, or its ORDER BY cannot be taken apart.
     """
     query = read_query(sql)
-    result = query if isinstance(query, Refusal) else run(database, query.sql)
-    if isinstance(query, Refusal) or isinstance(result, Refusal):
-        said = f"{result.cause}: {result.detail}" if isinstance(result, Refusal) else ""
+    result = query if isinstance(query, QueryRefusal) else run(database, query.sql)
+    if isinstance(query, QueryRefusal) or isinstance(result, QueryRefusal):
+        said = f"{result.cause}: {result.detail}" if isinstance(result, QueryRefusal) else ""
         raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
     cuts = date_cuts(query, result.columns)
     rows = normal(result.rows, cuts)
     ties = _ties(database, query, rows, cuts)
     if not matches(rows, ties, ordered=True):
         raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order anew")
-    return Gold(result, rows, ties, query.names, cuts)
+    return GoldResult(result, rows, ties, query.names, cuts)
 
 
 def check_gold(sql: str, paths: Sequence[Path]) -> None:
@@ -419,7 +419,7 @@ def _ties(database: Path, query: Query, rows: tuple[Row, ...], cuts: Sequence[in
     for clause in ("limit", "offset"):
         tree.set(clause, None)
     everything = run(database, tree.sql(dialect="sqlite"), WITHOUT_LIMIT)
-    if isinstance(everything, Refusal):
+    if isinstance(everything, QueryRefusal):
         raise DataError(f"{query.sql} cannot be run without its limit: {everything.detail}", "write it more simply")
     start = int(offset.expression.name) if offset is not None and offset.expression.is_int else 0
     end, at, ties = start + len(rows), 0, []

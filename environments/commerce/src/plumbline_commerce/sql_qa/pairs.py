@@ -19,7 +19,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
 from plumbline_commerce.options import CommerceOptions
-from plumbline_commerce.sql_qa.engine import Result, databases, run
+from plumbline_commerce.sql_qa.engine import QueryResult, databases, run
 
 Row = Mapping[str, str]
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ _PLACE = re.compile(r"<(\w+)(?:\.(\w+))?>")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SqlQuestion:
     """A question, the query that answers it, and the sentence that goes with the query's result."""
 
     family: "Family"
@@ -59,12 +59,12 @@ class Family:
     """The same question in other words."""
     answer: str
 
-    def draw(self, rng: np.random.Generator) -> Question:
+    def draw(self, rng: np.random.Generator) -> SqlQuestion:
         """One of its questions, each of its slots filled at random."""
         chosen = {name: rows[int(rng.integers(len(rows)))] for name, rows in self.slots.items()}
         ask = self.ask[int(rng.integers(len(self.ask)))]
         sql, text, sentence = (_fill(template, chosen) for template in (self.sql, ask, self.answer))
-        return Question(self, text, sql, tuple(_fill(rival, chosen) for rival in self.rivals), sentence)
+        return SqlQuestion(self, text, sql, tuple(_fill(rival, chosen) for rival in self.rivals), sentence)
 
 
 def families(database: Path) -> list[Family]:
@@ -158,13 +158,13 @@ def pairs(shop: Shop) -> dict[str, list[Pair]]:
     }
 
 
-def choose(asked: Sequence[Family], count: int, seed: int, paths: Sequence[Path]) -> list[Question]:
+def choose(asked: Sequence[Family], count: int, seed: int, paths: Sequence[Path]) -> list[SqlQuestion]:
     """So many questions of different queries, of each family as many as it has, up to its share.
 
     Raises:
         DataError: the families have fewer.
     """
-    chosen: list[Question] = []
+    chosen: list[SqlQuestion] = []
     drawing = {family.name: sift(family, seed, paths) for family in asked}
     for family in cycle(asked):
         if len(chosen) == count:
@@ -180,7 +180,7 @@ def choose(asked: Sequence[Family], count: int, seed: int, paths: Sequence[Path]
     return chosen
 
 
-def sift(family: Family, seed: int, paths: Sequence[Path]) -> Iterator[Question]:
+def sift(family: Family, seed: int, paths: Sequence[Path]) -> Iterator[SqlQuestion]:
     """A family's questions that tell something on some databases, in a seeded order, until it has no more."""
     rng = generator(seed, "sql_qa", family.name)
     seen: set[str] = set()
@@ -194,23 +194,25 @@ def sift(family: Family, seed: int, paths: Sequence[Path]) -> Iterator[Question]
         seen.add(question.sql)
 
 
-def _tells(question: Question, paths: Sequence[Path]) -> bool:
+def _tells(question: SqlQuestion, paths: Sequence[Path]) -> bool:
     """Whether a query's results are none of them empty, not all the same, and not those of a rival."""
     results = [run(path, question.sql) for path in paths]
-    rows = [result.rows for result in results if isinstance(result, Result)]
+    rows = [result.rows for result in results if isinstance(result, QueryResult)]
     full = [found for found in rows if any(value for row in found for value in row if not isinstance(value, str))]
     if len(full) < len(paths) or len(set(rows)) == 1:
         return False
     return all([run(path, rival) for path in paths] != results for rival in question.rivals)
 
 
-def _dealt(questions: Sequence[Question], sizes: dict[str, int], seed: int, which: str) -> dict[str, list[Question]]:
+def _dealt(
+    questions: Sequence[SqlQuestion], sizes: dict[str, int], seed: int, which: str
+) -> dict[str, list[SqlQuestion]]:
     kinds = [question.family.name for question in questions]
     dealt = split_evenly(sizes, kinds, generator(seed, "sql_qa", "split", which))
     return {split: [questions[at] for at in members] for split, members in dealt.items()}
 
 
-def _pair(question: Question, options: CommerceOptions) -> Pair:
+def _pair(question: SqlQuestion, options: CommerceOptions) -> Pair:
     family = question.family
     return Pair(
         id=f"sql_qa-{hashlib.sha256(question.sql.encode()).hexdigest()[:16]}",

@@ -18,9 +18,9 @@ from plumbline.errors import DataError
 from plumbline.records import Outcome, Score
 from plumbline.tasks.text.numbers import read_number
 from plumbline_commerce.job import brazilian, read_rubric
-from plumbline_commerce.sql_qa.engine import Refusal, Result, Row, Value, run
+from plumbline_commerce.sql_qa.engine import QueryRefusal, QueryResult, Row, Value, run
 from plumbline_commerce.sql_qa.gate import Query, read_query
-from plumbline_commerce.sql_qa.gold import Gold, date_cuts, gold_of, matches, normal
+from plumbline_commerce.sql_qa.gold import GoldResult, date_cuts, gold_of, matches, normal
 
 LONGEST = 20_000
 """Characters that are looked at."""
@@ -39,7 +39,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerParts:
     """The parts of an answer."""
 
     sql: str
@@ -51,7 +51,7 @@ class Answer:
     """Nothing stands there but one query and one sentence."""
 
 
-def read_answer(completion: str) -> Answer:
+def read_answer(completion: str) -> AnswerParts:
     """Read the first query of a completion, and the first sentence behind it."""
     text = completion[:LONGEST]
     if "</think>" in text:
@@ -65,10 +65,10 @@ def read_answer(completion: str) -> Answer:
         end = ends.end() if ends else len(text)
         sql, fenced = text[start : ends.start() if ends else end], False
     else:
-        return Answer("", "", fenced=False, alone=False)
+        return AnswerParts("", "", fenced=False, alone=False)
     sentences = [part.strip() for part in _sentences(text[end:])]
     alone = not text[:start].strip() and len(sentences) == 1
-    return Answer(sql.strip().rstrip(";").strip(), sentences[0] if sentences else "", fenced, alone)
+    return AnswerParts(sql.strip().rstrip(";").strip(), sentences[0] if sentences else "", fenced, alone)
 
 
 def _sentences(text: str) -> list[str]:
@@ -81,7 +81,7 @@ def _sentences(text: str) -> list[str]:
     return [part for part in found if _WORD.search(part)]
 
 
-def worth(sentence: str, result: Result, question: str) -> float:
+def worth(sentence: str, result: QueryResult, question: str) -> float:
     """What a sentence is worth: it says values of the result, and no number from anywhere else.
 
     Args:
@@ -120,7 +120,7 @@ def _all_stand_in(numbers: Iterable[str], values: Set[Value]) -> bool:
     return True
 
 
-def filled(sentence: str, result: Result) -> str:
+def filled(sentence: str, result: QueryResult) -> str:
     """The sentence with the values of the result's first row, as people read it."""
     first = dict(zip((column.strip().casefold() for column in result.columns), result.rows[0], strict=True))
     return _PLACEHOLDER.sub(lambda found: _shown(first.get(found[1].strip().casefold(), found[0])), sentence)
@@ -148,13 +148,13 @@ def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) 
     values: dict[str, float | None] = dict.fromkeys(RUBRIC.names, 0.0)
     values["fenced"], values["alone"] = float(answer.fenced), float(answer.alone)
     how = "strict" if answer.fenced and answer.alone else "lenient" if answer.sql else "none"
-    query = read_query(answer.sql) if answer.sql else Refusal("syntax", "no query")
-    if isinstance(query, Refusal):
+    query = read_query(answer.sql) if answer.sql else QueryRefusal("syntax", "no query")
+    if isinstance(query, QueryRefusal):
         return Outcome(how=how, facts=_facts(query)), RUBRIC.score(values)
     values["parses"] = 1.0
     values["names"] = _f1(Counter(query.names), Counter(golds[0].names))
     results = _run(query, paths)
-    if isinstance(results, Refusal):
+    if isinstance(results, QueryRefusal):
         return Outcome(how=how, facts=_facts(results)), RUBRIC.score(values)
     values["runs"] = float(bool(query.names))
     values |= _judged(query, results, golds, ordered=reference["ordered"])
@@ -170,7 +170,7 @@ def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
     answer = read_answer(completion)
     query = read_query(answer.sql) if answer.sql else None
     result = run(path, query.sql) if isinstance(query, Query) else None
-    if not (isinstance(query, Query) and isinstance(result, Result)) or all(
+    if not (isinstance(query, Query) and isinstance(result, QueryResult)) or all(
         value is None for row in result.rows for value in row
     ):
         return frozenset()
@@ -178,17 +178,19 @@ def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
     return frozenset([tuple(sorted(rows, key=repr))])
 
 
-def _run(query: Query, paths: Sequence[Path]) -> list[Result] | Refusal:
+def _run(query: Query, paths: Sequence[Path]) -> list[QueryResult] | QueryRefusal:
     results = []
     for path in paths:
         result = run(path, query.sql)
-        if isinstance(result, Refusal):
+        if isinstance(result, QueryRefusal):
             return result
         results.append(result)
     return results
 
 
-def _judged(query: Query, results: Sequence[Result], golds: Sequence[Gold], *, ordered: bool) -> dict[str, float]:
+def _judged(
+    query: Query, results: Sequence[QueryResult], golds: Sequence[GoldResult], *, ordered: bool
+) -> dict[str, float]:
     """How right the results are."""
     right, cells, cuts = True, 0.0, date_cuts(query, results[0].columns)
     for result, gold in zip(results, golds, strict=True):
@@ -214,9 +216,9 @@ def _f1(mine: Counter[Any], theirs: Counter[Any]) -> float:
     return 2 * (mine & theirs).total() / whole if whole else 0.0
 
 
-def _facts(refusal: Refusal) -> dict[str, str]:
+def _facts(refusal: QueryRefusal) -> dict[str, str]:
     return {"refused": refusal.cause, "because": refusal.detail}
 
 
-def _told(answer: Answer, result: Result) -> dict[str, str]:
+def _told(answer: AnswerParts, result: QueryResult) -> dict[str, str]:
     return {"said": filled(answer.sentence, result)} if answer.sentence and result.rows else {}

@@ -21,7 +21,7 @@ from plumbline_forms.executors.executor import OK, Attempt, Execution
 from plumbline_forms.executors.page import Choice, Control, PageModel
 from plumbline_forms.plans.vocabulary import folded, loose
 from plumbline_forms.site.site import Receipt
-from plumbline_forms.suite.declaration import Field, Form, Kind, Option, Page
+from plumbline_forms.suite.declaration import Field, Form, FormPage, Kind, Option
 
 ACTIONS = 4
 """Of a step, where the agent does not say how many it carries out."""
@@ -314,7 +314,7 @@ def form_of(scene: Scene) -> Form:
         name=name,
         domain=domain,
         title=scene.lines[0] if scene.lines else "",
-        pages=(Page(tuple(fields)),),
+        pages=(FormPage(tuple(fields)),),
         button=sending[-1].label if sending else "",
         language="pt" if scene.page.language == "pt" else "en",
     )

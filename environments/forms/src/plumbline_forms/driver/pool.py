@@ -27,7 +27,7 @@ _STARTING, _CLOSING, _STOPPING = 60.0, 5.0, 15.0
 """Seconds that opening an empty page (with the browser, if need be), closing one thing and closing all may take."""
 
 
-class Hung(PlumblineError):  # noqa: N818 - it says what happened
+class PageTimeoutError(PlumblineError):
     """A page did not come to an end, or the driver is gone."""
 
 
@@ -40,10 +40,10 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.wait_for(work, seconds)
     except TimeoutError as error:
-        raise Hung(f"the page did not come to an end within {seconds:.0f} s") from error
+        raise PageTimeoutError(f"the page did not come to an end within {seconds:.0f} s") from error
     except Exception as error:
         if type(error) is Exception:  # Playwright's way of saying that its driver is gone
-            raise Hung(str(error)) from error
+            raise PageTimeoutError(str(error)) from error
         raise
 
 
@@ -62,7 +62,7 @@ class Seat:
     notes: list[str] = field(default_factory=list)
 
 
-class Pool:
+class BrowserPool:
     """Safe to call from several threads; holds a browser from its first work until it is closed."""
 
     viewport: "ViewportSize" = VIEWPORT
@@ -85,7 +85,7 @@ class Pool:
         """
         self.name, self.keep, self.at_once, self.recycle = name, max(keep, at_once), at_once, recycle
         self.api, self.path = import_playwright(), find_chromium()
-        self.broken: tuple[type[BaseException], ...] = (self.api.Error, Hung, OSError)
+        self.broken: tuple[type[BaseException], ...] = (self.api.Error, PageTimeoutError, OSError)
         """What is raised where the browser, its driver or a page broke down."""
         self.address: str | None = None
         """What the browser may reach; see `chromium.launch`."""
@@ -137,7 +137,7 @@ class Pool:
             return await work()
         except self.broken as error:
             cause = "timeout" if type(error).__name__ == "TimeoutError" else "browser"
-            cause = "hang" if isinstance(error, Hung) else cause
+            cause = "hang" if isinstance(error, PageTimeoutError) else cause
             return Failure(cause=cause, detail=str(error).strip().split("\n")[0][:300])
 
     async def on_a_seat(
@@ -153,7 +153,8 @@ class Pool:
         async with self._working:
             try:
                 seat = await within(_STARTING, self._take(task, episode))
-            except Hung:  # a browser that gives no page in time is ended, and the next call starts another one
+            except PageTimeoutError:
+                # a browser that gives no page in time is ended, and the next call starts another one
                 await self.end()
                 raise
             try:

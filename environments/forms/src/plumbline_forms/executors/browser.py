@@ -17,10 +17,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline_forms.driver.pool import GRACE, Pool, Seat, within
+from plumbline_forms.driver.pool import GRACE, BrowserPool, Seat, within
 from plumbline_forms.executors import operations as does
-from plumbline_forms.executors.direct import Entry, Tab, stub
-from plumbline_forms.executors.executor import SECONDS, STEPS, Attempt, Case, Execution
+from plumbline_forms.executors.direct import FormEntry, Tab, stub
+from plumbline_forms.executors.executor import SECONDS, STEPS, Attempt, Execution, FormCase
 from plumbline_forms.executors.operations import Operation, form_ahead, resolve
 from plumbline_forms.executors.page import Control, FormOwner, PageModel, parse_page
 from plumbline_forms.plans.actions import Action, Plan
@@ -36,7 +36,7 @@ T = TypeVar("T")
 # -- a plan's actions as the steps that `hand.js` carries out ---------------------------------------------------------
 
 
-class Course:
+class PlanRun:
     """A plan under way."""
 
     def __init__(self, plan: Plan) -> None:
@@ -95,7 +95,7 @@ class Stretch:
 def stretch(
     actions: Sequence[Action],
     model: PageModel,
-    case: Case,
+    case: FormCase,
     last: Control | None = None,
     *,
     pauses: bool = False,
@@ -159,13 +159,13 @@ def step_of(operation: Operation, model: PageModel) -> Step:
 _GROUP = "([pages, jobs, ms]) => jobs.map(([page, steps]) => plumblineHand.onNewPage(pages[page], steps, ms))"
 
 
-async def in_page(page: "Page", site: Site, case: Case, plans: Sequence[Plan], seconds: float) -> list[Execution]:
+async def in_page(page: "Page", site: Site, case: FormCase, plans: Sequence[Plan], seconds: float) -> list[Execution]:
     """Carry out plans, each in an episode of its own.
 
     Raises:
         playwright.async_api.Error: the browser broke down.
     """
-    visits = [(Tab(site, case), Course(plan)) for plan in plans]
+    visits = [(Tab(site, case), PlanRun(plan)) for plan in plans]
     try:
         for tab, _ in visits:
             tab.load(tab.base)
@@ -186,7 +186,7 @@ async def in_page(page: "Page", site: Site, case: Case, plans: Sequence[Plan], s
             site.close(tab.episode)
 
 
-def _next(tab: Tab, course: Course, case: Case) -> Stretch | None:
+def _next(tab: Tab, course: PlanRun, case: FormCase) -> Stretch | None:
     """The next stretch that needs a browser; those before it that need none are settled here."""
     while rest := course.rest:
         part = stretch(rest, parse_page(tab.html), case)
@@ -196,11 +196,11 @@ def _next(tab: Tab, course: Course, case: Case) -> Stretch | None:
     return None
 
 
-def _go_on(tab: Tab, course: Course, part: Stretch, result: Mapping[str, Any]) -> None:
+def _go_on(tab: Tab, course: PlanRun, part: Stretch, result: Mapping[str, Any]) -> None:
     """Note what became of a stretch, and send what the browser collected or load the page that comes next."""
     course.add(part.attempts(result["attempts"], sent=result["send"]), cut=result["cut"])
     if result["send"]:
-        is_sent = tab.send(FormOwner.of(result["how"]), [Entry(*one) for one in result["entries"]])
+        is_sent = tab.send(FormOwner.of(result["how"]), [FormEntry(*one) for one in result["entries"]])
         assert is_sent  # the hand refuses other addresses
     elif part.go is not None and not result["cut"]:
         tab.load(tab.base + part.go.rest)
@@ -218,7 +218,7 @@ Watch = Callable[[int, Action, Attempt | None], Awaitable[None]]
 
 
 async def on_the_site(
-    page: "Page", site: Site, address: str, case: Case, course: Course, seconds: float, watch: Watch | None = None
+    page: "Page", site: Site, address: str, case: FormCase, course: PlanRun, seconds: float, watch: Watch | None = None
 ) -> Execution:
     """Carry out a plan in an episode of its own.
 
@@ -311,7 +311,7 @@ _NOTES = 20
 """Notes that are kept of one episode."""
 
 
-class BrowserExecutor(Pool):
+class BrowserExecutor(BrowserPool):
     """See `executor.Executor`. Safe to call from several threads; holds a browser until it is closed."""
 
     def __init__(
@@ -344,7 +344,7 @@ class BrowserExecutor(Pool):
         self._navigates, self._served = navigates, ExitStack()
 
     def begin(self) -> None:
-        """See `Pool.begin`."""
+        """See `BrowserPool.begin`."""
         super().begin()
         self.address = self._served.enter_context(serve(self.site)) if self._navigates else None
 
@@ -353,7 +353,7 @@ class BrowserExecutor(Pool):
         super().close()
         self._served.close()
 
-    def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
+    def run(self, case: FormCase, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """See `Executor.run`."""
         return self.call(self._run(case, plans)) if plans else []
 
@@ -365,7 +365,7 @@ class BrowserExecutor(Pool):
         """
         return self.call(self._on_a_page(lambda seat: work(seat.page, self.address or ""), 1))
 
-    async def _run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
+    async def _run(self, case: FormCase, plans: Sequence[Plan]) -> list[Execution | Failure]:
         async def alone(plan: Plan) -> Execution | Failure:
             return await self.twice(lambda: self._on_a_page(lambda seat: self._served_plan(seat, case, plan), 1))
 
@@ -383,16 +383,16 @@ class BrowserExecutor(Pool):
             found = [await self.twice(lambda plan=plan: together([plan])) for plan in plans]  # type: ignore[misc]
             return [one if isinstance(one, Failure) else one[0] for one in found]
 
-    async def _served_plan(self, seat: Seat, case: Case, plan: Plan) -> Execution:
+    async def _served_plan(self, seat: Seat, case: FormCase, plan: Plan) -> Execution:
         seat.notes.clear()
-        done = await on_the_site(seat.page, self.site, self.address or "", case, Course(plan), self.seconds)
+        done = await on_the_site(seat.page, self.site, self.address or "", case, PlanRun(plan), self.seconds)
         return replace(done, notes=tuple(seat.notes[:_NOTES]))
 
     async def _on_a_page(self, work: Callable[[Seat], Coroutine[None, None, T]], plans: int) -> T:
         return await self.on_a_seat(lambda seat: within(plans * self.seconds + GRACE, work(seat)), plans)
 
     async def new_seat(self, browser: "Browser") -> Seat:
-        """See `Pool.new_seat`; nothing is downloaded, and no other window stays open."""
+        """See `BrowserPool.new_seat`; nothing is downloaded, and no other window stays open."""
         seat = await super().new_seat(browser)
 
         async def cancel(download: "Download") -> None:

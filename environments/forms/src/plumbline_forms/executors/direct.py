@@ -11,7 +11,7 @@ from urllib.parse import quote_plus, urljoin, urlsplit
 
 from plumbline.records import Failure
 from plumbline_forms.executors import operations as does
-from plumbline_forms.executors.executor import OK, SECONDS, STEPS, Attempt, Case, Execution
+from plumbline_forms.executors.executor import OK, SECONDS, STEPS, Attempt, Execution, FormCase
 from plumbline_forms.executors.operations import form_ahead, resolve
 from plumbline_forms.executors.page import URLENCODED, Control, FormOwner, PageModel, parse_page
 from plumbline_forms.plans.actions import Action, Plan
@@ -25,7 +25,7 @@ _BOUNDARY = "----PlumblineFormBoundary"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FormEntry:
     """One entry of a form: a value, or the name of a file ("" for a file control that was left empty)."""
 
     name: str
@@ -38,7 +38,7 @@ def stub(name: str) -> bytes:
     return f"Plumbline stub for {name}\n".encode("utf-8", "replace")
 
 
-def encode(entries: Sequence[Entry], enctype: str = URLENCODED) -> tuple[str, bytes]:
+def encode(entries: Sequence[FormEntry], enctype: str = URLENCODED) -> tuple[str, bytes]:
     """Content type and body, urlencoded or multipart."""
     if enctype != "multipart/form-data":
         pairs = (f"{_form(entry.name)}={_form(_crlf(entry.value))}" for entry in entries)
@@ -76,7 +76,7 @@ def _part(text: str) -> str:
 class Tab:
     """The page of an episode that is open, without a browser."""
 
-    def __init__(self, site: Site, case: Case) -> None:
+    def __init__(self, site: Site, case: FormCase) -> None:
         """Begin an episode; nothing is loaded yet."""
         self.site, self.episode = site, site.open(case.view)
         self.base = self.path = site.address(self.episode, case.view)
@@ -92,7 +92,7 @@ class Tab:
             response = self.site.handle("GET", path)
         self.path, self.html = path, response.body
 
-    def send(self, how: FormOwner, entries: Sequence[Entry]) -> bool:
+    def send(self, how: FormOwner, entries: Sequence[FormEntry]) -> bool:
         """Send a form of this page; whether its address is one of the site."""
         try:
             parts = urlsplit(urljoin(f"http://site{self.path}", how.action.strip()))
@@ -254,21 +254,21 @@ class Visit:
             return not control.chosen
         return not any(control.sent) and not control.checked
 
-    def entries(self, form: int = 0, button: Control | None = None) -> list[Entry]:
+    def entries(self, form: int = 0, button: Control | None = None) -> list[FormEntry]:
         """What a browser would send: the entry list of a form, with its button."""
-        entries: list[Entry] = []
+        entries: list[FormEntry] = []
         for control in self._of(form):
             if not self.enabled(control) or (control.kind == "button" and control is not button):
                 continue
             if control.does == "image":
                 prefix = f"{control.name}." if control.name else ""
-                entries += [Entry(f"{prefix}x", "0"), Entry(f"{prefix}y", "0")]
+                entries += [FormEntry(f"{prefix}x", "0"), FormEntry(f"{prefix}y", "0")]
             if not control.name or control.does == "image":
                 continue
             if control.kind == "file":
-                entries += [Entry(control.name, value, is_file=True) for value in control.files or ("",)]
+                entries += [FormEntry(control.name, value, is_file=True) for value in control.files or ("",)]
             else:
-                entries += [Entry(control.name, value) for value in control.sent]
+                entries += [FormEntry(control.name, value) for value in control.sent]
         return entries
 
 
@@ -289,18 +289,18 @@ class DirectExecutor:
         self.site = site if site is not None else Site()
         self.seconds = seconds
 
-    def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
+    def run(self, case: FormCase, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """See `Executor.run`."""
         return [self._carried_out(case, plan)[0] for plan in plans]
 
     def close(self) -> None:
         """See `Executor.close`; there is nothing to give back."""
 
-    def visits(self, case: Case, plan: Plan) -> list[tuple[bytes, Visit]]:
+    def visits(self, case: FormCase, plan: Plan) -> list[tuple[bytes, Visit]]:
         """The pages that a plan came to, as they were served, each with what its controls held when it was left."""
         return self._carried_out(case, plan)[1]
 
-    def _carried_out(self, case: Case, plan: Plan) -> tuple[Execution, list[tuple[bytes, Visit]]]:
+    def _carried_out(self, case: FormCase, plan: Plan) -> tuple[Execution, list[tuple[bytes, Visit]]]:
         session = _Session(self.site, case)
         attempts: list[Attempt] = []
         until, cut = time.monotonic() + self.seconds, False
@@ -320,7 +320,7 @@ class DirectExecutor:
 class _Session(Tab):
     """A user at the site: what the controls of the open page hold, and of those before it."""
 
-    def __init__(self, site: Site, case: Case) -> None:
+    def __init__(self, site: Site, case: FormCase) -> None:
         super().__init__(site, case)
         self.visits: list[tuple[bytes, Visit]] = []
 
@@ -331,7 +331,7 @@ class _Session(Tab):
         self.named: Control | None = None
         self.visits.append((self.html, self.visit))
 
-    def act(self, actions: Sequence[Action], case: Case) -> Attempt:
+    def act(self, actions: Sequence[Action], case: FormCase) -> Attempt:
         """Carry out the first of the actions that are left."""
         model = self.visit.model
         near = form_ahead(actions, model, self.named)

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from plumbline.records import Failure
 from plumbline_forms.plans.actions import Plan
-from plumbline_forms.site.page import View
+from plumbline_forms.site.page import FormView
 from plumbline_forms.site.site import Receipt, Site
 
 Status = Literal["ok", "not found", "refused"]
@@ -22,10 +22,10 @@ longer one is refused), and seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FormCase:
     """One form as one example meets it."""
 
-    view: View
+    view: FormView
     files: frozenset[str] = frozenset()
     """Names of the files that there are to attach; nothing else can be, whatever a plan names."""
 
@@ -67,7 +67,7 @@ class Executor(Protocol):
     site: Site
     """Where the forms are."""
 
-    def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
+    def run(self, case: FormCase, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """Carry out each plan on a fresh visit of the form; one result for each plan, in order."""
         ...
 

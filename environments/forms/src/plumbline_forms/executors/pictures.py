@@ -7,9 +7,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from plumbline.records import Frame
 from plumbline_forms.driver.chromium import clear_breakdowns, frame, shortened
-from plumbline_forms.executors.browser import BrowserExecutor, Course, on_the_site
+from plumbline_forms.executors.browser import BrowserExecutor, PlanRun, on_the_site
 from plumbline_forms.executors.direct import DirectExecutor, Visit
-from plumbline_forms.executors.executor import Attempt, Case
+from plumbline_forms.executors.executor import Attempt, FormCase
 from plumbline_forms.executors.page import Control, control_nodes
 from plumbline_forms.plans.actions import Action, Navigate, Plan, Press, Submit
 from plumbline_forms.plans.writer import write_step
@@ -31,7 +31,7 @@ _KEPT = frozenset(_NAMES.split())
 """Attributes that say how a page looks or what it holds; all others run, load or send something."""
 
 
-def filled(case: Case, plan: Plan, site: Site | None = None) -> list[str]:
+def filled(case: FormCase, plan: Plan, site: Site | None = None) -> list[str]:
     """Carry out a plan directly, and show each page that it came to with what its controls held when it was left.
 
     Args:
@@ -103,7 +103,7 @@ _SIZE: "ViewportSize" = {"width": 720, "height": 540}
 _LOADS = (Submit, Press, Navigate)
 
 
-def film(case: Case, plan: Plan, site: Site | None = None) -> list[Frame]:
+def film(case: FormCase, plan: Plan, site: Site | None = None) -> list[Frame]:
     """Carry out a plan in a real browser, with pictures: of the page as it was found, before and after everything that
     loads another one, of every action that was refused, and of the end.
 
@@ -124,7 +124,7 @@ def film(case: Case, plan: Plan, site: Site | None = None) -> list[Frame]:
         executor.close()
 
 
-async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, seconds: float) -> list[Frame]:
+async def _film(page: "Page", address: str, site: Site, case: FormCase, plan: Plan, seconds: float) -> list[Frame]:
     frames: list[Frame] = []
     await page.set_viewport_size(_SIZE)
 
@@ -142,6 +142,6 @@ async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, 
         elif isinstance(action, _LOADS):
             await shoot(f"after {step}")
 
-    await on_the_site(page, site, address, case, Course(plan), seconds, watch)
+    await on_the_site(page, site, address, case, PlanRun(plan), seconds, watch)
     await shoot("the end")
     return shortened(frames)

@@ -19,7 +19,7 @@ from plumbline.tasks.tables import read_table
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchmarkForm:
     """One form of the benchmark."""
 
     id: str
@@ -60,11 +60,11 @@ class Row:
         return f"data/data2/{self.stem}.txt"
 
 
-ROWS = tuple(Row(key, **row) for key, row in read_table(Path(__file__).with_name("table.yaml")).items())
+ROWS = tuple(BenchmarkForm(key, **row) for key, row in read_table(Path(__file__).with_name("table.yaml")).items())
 NAMES = tuple(row.name for row in ROWS)
 
 
-def row_of(name: str) -> Row | None:
+def row_of(name: str) -> BenchmarkForm | None:
     """The row of a form by its name or its id; None where there is none."""
     return next((row for row in ROWS if name in {row.name, row.id}), None)
 
@@ -85,7 +85,7 @@ class Checkout:
     digest: str
     """16 hex digits over everything that decides the forms and their records; line breaks count, other files do not."""
 
-    def records(self, row: Row) -> list[dict[str, Any]]:
+    def records(self, row: BenchmarkForm) -> list[dict[str, Any]]:
         """The gold records of a form.
 
         Raises:
@@ -98,7 +98,7 @@ class Checkout:
         return found
 
 
-def open_checkout(path: str, rows: Sequence[Row]) -> Checkout:
+def open_checkout(path: str, rows: Sequence[BenchmarkForm]) -> Checkout:
     """Look at a checkout.
 
     Args:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from plumbline_forms.formfactory.checkout import Row
+from plumbline_forms.formfactory.checkout import BenchmarkForm
 from plumbline_forms.plans.vocabulary import folded, loose
-from plumbline_forms.prompts import Told
+from plumbline_forms.prompts import RenderedField
 from plumbline_forms.suite.declaration import CHOSEN, Field, Value
 from plumbline_forms.values import is_email, is_url, matches, range_problem, read_number, read_time, typed, utf16_length
 
@@ -146,7 +146,7 @@ def _problem(one: Field, text: str, value: str, *, refused: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Gold:
+class GoldRecord:
     """One record."""
 
     values: dict[str, Value]
@@ -159,7 +159,7 @@ class Gold:
     """Keys that no field takes, with the reason."""
     stubbed: list[str] = field(default_factory=list)
     """Required file inputs, for which the record has nothing and a stub was made up."""
-    told: list[Told] = field(default_factory=list)
+    told: list[RenderedField] = field(default_factory=list)
     """What the instructions say, in the record's own words and order; the stubs at the end."""
 
     @property
@@ -168,11 +168,11 @@ class Gold:
         return tuple(key for key, reason in self.unplaced.items() if reason == NO_LABEL)
 
 
-def read_gold(row: Row, fields: Sequence[Field], record: Mapping[str, Any]) -> Gold:
+def read_gold(row: BenchmarkForm, fields: Sequence[Field], record: Mapping[str, Any]) -> GoldRecord:
     """Place and resolve every value of a record."""
     by_name = {one.name: one for one in fields if one.kind != "hidden"}
     by_label = {folded(one.label): one for one in by_name.values()}
-    gold = Gold(dict.fromkeys(by_name))
+    gold = GoldRecord(dict.fromkeys(by_name))
     for key, raw in record.items():
         one = by_name.get(row.keys.get(key, "")) or by_label.get(folded(key))
         if key in row.unplaced or one is None:
@@ -185,11 +185,11 @@ def read_gold(row: Row, fields: Sequence[Field], record: Mapping[str, Any]) -> G
         gold.values[one.name], gold.levels[one.name] = resolved.value, resolved.level
         if resolved.level == "unfillable":
             gold.unfillable[one.name] = {"gold": shown(raw), "reason": resolved.reason}
-        gold.told.append(Told(key, shown(raw)))
+        gold.told.append(RenderedField(key, shown(raw)))
     for one in fields:
         if one.kind == "file" and one.required and gold.values[one.name] is None:
             file = one.name + next(iter(one.accept), ".pdf")
             gold.values[one.name] = (file,)
             gold.stubbed.append(one.name)
-            gold.told.append(Told(one.label, file))
+            gold.told.append(RenderedField(one.label, file))
     return gold

@@ -18,8 +18,8 @@ from typing import Any
 
 from plumbline.errors import DataError
 from plumbline_forms.formfactory.checkout import Checkout
-from plumbline_forms.site.page import Entries, View
-from plumbline_forms.site.site import Response, Taken
+from plumbline_forms.site.page import Entries, FormView
+from plumbline_forms.site.site import ReceivedPost, Response
 from plumbline_forms.suite.declaration import Form
 
 # -- the app ----------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def local_page(html: str, path: str) -> str:
     return _FORM.sub(send_here, _SCRIPT.sub("", _LINK.sub("", html)))
 
 
-class Hosted:
+class HostedForms:
     """See `plumbline_forms.site.site.Application`."""
 
     def __init__(self, ask: Asked, pages: Mapping[str, bytes]) -> None:
@@ -135,11 +135,11 @@ class Hosted:
         self._ask = ask
         self._pages = {path: _page(200, content) for path, content in pages.items()}
 
-    def page(self, view: View) -> Response:
+    def page(self, view: FormView) -> Response:
         """See `Application.page`; pages depend on nothing, so each was asked for once, when the forms were read."""
         return self._pages[view.form.path]
 
-    def take(self, view: View, content_type: str, body: bytes) -> Taken:
+    def take(self, view: FormView, content_type: str, body: bytes) -> ReceivedPost:
         """See `Application.take`: the app checks nothing, so whatever it does not fail on is taken.
 
         A redirect leads out of the episode, so what it says is shown in its place, and a reply that is no page is shown
@@ -151,7 +151,7 @@ class Hosted:
         if not reply.headers["content-type"].startswith("text/html"):
             text = f'<!doctype html>\n<html lang="en"><body><pre>{escape(text)}</pre></body></html>\n'
         response = _page(200 if 300 <= reply.status < 400 else reply.status, text.encode())
-        return Taken(entries, files, "" if reply.status < 400 else f"the app answered {reply.status}", response)
+        return ReceivedPost(entries, files, "" if reply.status < 400 else f"the app answered {reply.status}", response)
 
     def other(self, path: str) -> Response | None:
         """See `Application.other`: the app's own static files."""

@@ -12,13 +12,13 @@ from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.storage import read_text
 from plumbline_forms.build import HELD_OUT_FORMS, SEEN, Suite, deal, example_of
-from plumbline_forms.formfactory.checkout import ROWS, Checkout, Row, open_checkout, split_documents
-from plumbline_forms.formfactory.gold import Gold, read_gold
-from plumbline_forms.formfactory.hosting import Asked, Hosted, import_app, local_page
+from plumbline_forms.formfactory.checkout import ROWS, BenchmarkForm, Checkout, open_checkout, split_documents
+from plumbline_forms.formfactory.gold import GoldRecord, read_gold
+from plumbline_forms.formfactory.hosting import Asked, HostedForms, import_app, local_page
 from plumbline_forms.options import FormsOptions
 from plumbline_forms.prompts import values_text
-from plumbline_forms.site.page import View, render_page
-from plumbline_forms.suite.declaration import Draw, Field, Form, Page, Value
+from plumbline_forms.site.page import FormView, render_page
+from plumbline_forms.suite.declaration import Draw, Field, Form, FormPage, Value
 
 TEST = "test"
 
@@ -31,11 +31,11 @@ class DriftWarning(UserWarning):
 class Imported:
     """One form of the benchmark with its records."""
 
-    row: Row
+    row: BenchmarkForm
     form: Form
     page: str
     """As it is served."""
-    records: Sequence[Gold]
+    records: Sequence[GoldRecord]
     usable: Sequence[int]
     """Records that have a value for every required field: with the others nobody could send the form."""
     documents: Sequence[str]
@@ -63,11 +63,11 @@ def import_formfactory(options: FormsOptions) -> Suite:
         (*(SEEN if options.splits == "80-10-10" else (TEST,)), *([HELD_OUT_FORMS] if options.held_out else [])),
         f"formfactory {checkout.digest}",
         partial(_build, options=options, forms=forms, digest=checkout.digest),
-        Hosted(ask, {one.form.path: one.page.encode() for one in forms}),
+        HostedForms(ask, {one.form.path: one.page.encode() for one in forms}),
     )
 
 
-def read_form(row: Row, checkout: Checkout, ask: Asked, surface: str) -> Imported:
+def read_form(row: BenchmarkForm, checkout: Checkout, ask: Asked, surface: str) -> Imported:
     """Read one form: its page, its gold and, where they are asked for, its documents.
 
     Raises:
@@ -86,7 +86,7 @@ def read_form(row: Row, checkout: Checkout, ask: Asked, surface: str) -> Importe
     # A draw is a value of the field in any of the records: what controls that know the form, but not the record, can
     # know.
     fields = [one if one.kind == "hidden" else replace(one, draw=_draw_of(one, records)) for one in form.fields]
-    form = replace(form, pages=(Page(tuple(fields)),))
+    form = replace(form, pages=(FormPage(tuple(fields)),))
     required = [one.name for one in fields if one.required and one.kind != "hidden"]
     usable = [
         index for index, gold in enumerate(records) if all(gold.values[name] not in {None, False} for name in required)
@@ -95,16 +95,16 @@ def read_form(row: Row, checkout: Checkout, ask: Asked, surface: str) -> Importe
     documents: Sequence[str] = ()
     if surface == "document":
         documents = split_documents(read_text(checkout.root / row.documents), len(records), row.documents)
-    page = render_page(View(form), 1) if row.config else local_page(bodies[0].decode("utf-8", "replace"), row.url)
+    page = render_page(FormView(form), 1) if row.config else local_page(bodies[0].decode("utf-8", "replace"), row.url)
     return Imported(row, form, page, records, usable, documents)
 
 
-def _draw_of(one: Field, records: Sequence[Gold]) -> Draw:
+def _draw_of(one: Field, records: Sequence[GoldRecord]) -> Draw:
     column: list[Value] = [record.values[one.name] for record in records]
     return lambda drawing: column[int(drawing.rng.integers(len(column)))]
 
 
-def _warn_of_drift(row: Row, form: Form, records: Sequence[Gold], stuck: int) -> None:
+def _warn_of_drift(row: BenchmarkForm, form: Form, records: Sequence[GoldRecord], stuck: int) -> None:
     """Say what differs from the checkout that the table knows; figures are then not comparable with others."""
     fields = sum(one.kind != "hidden" for one in form.fields)
     unknown = Counter(key for record in records for key in record.unknown)
@@ -147,4 +147,4 @@ def _example(one: Imported, index: int, options: FormsOptions, digest: str) -> E
         "ported": bool(one.row.config),
         "checkout": digest,
     }
-    return example_of(f"{one.row.id}-{index:03d}", View(one.form), gold.values, given, index, options, more)
+    return example_of(f"{one.row.id}-{index:03d}", FormView(one.form), gold.values, given, index, options, more)

@@ -9,8 +9,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 from plumbline.errors import DataError
 from plumbline_forms.executors.page import Control, parse_page
-from plumbline_forms.formfactory.checkout import Row
-from plumbline_forms.suite.declaration import TYPED, Field, Form, Kind, Option, Page
+from plumbline_forms.formfactory.checkout import BenchmarkForm
+from plumbline_forms.suite.declaration import TYPED, Field, Form, FormPage, Kind, Option
 
 FIX = "take a checkout of FormFactory itself"
 _STAR = re.compile(r"\s*\*+$")
@@ -29,7 +29,7 @@ def nothing(_: object) -> None:
     """The draw of every field, until the records are known."""
 
 
-def read_schema(row: Row, html: bytes, config: bytes | None = None) -> Form:
+def read_schema(row: BenchmarkForm, html: bytes, config: bytes | None = None) -> Form:
     """The form of a page.
 
     Args:
@@ -60,14 +60,14 @@ def read_schema(row: Row, html: bytes, config: bytes | None = None) -> Form:
             raise DataError(f"the page of {row.id} has no button that sends it", FIX)
         button = " ".join(node.text().split())
     try:
-        return Form(name=row.name, domain=row.domain, title=title, pages=(Page(tuple(fields)),), button=button)
+        return Form(name=row.name, domain=row.domain, title=title, pages=(FormPage(tuple(fields)),), button=button)
     except ValueError as error:
         raise DataError(
             f"the page of {row.id} cannot be told apart: {error}", "take a checkout of FormFactory"
         ) from error
 
 
-def _scripted(row: Row, config: bytes) -> tuple[str, list[Field]]:
+def _scripted(row: BenchmarkForm, config: bytes) -> tuple[str, list[Field]]:
     """The title and the fields of a description."""
     try:
         described = json.loads(config)
@@ -82,7 +82,7 @@ def _scripted(row: Row, config: bytes) -> tuple[str, list[Field]]:
     return title, fields
 
 
-def _field(row: Row, members: Sequence[Control]) -> Field:
+def _field(row: BenchmarkForm, members: Sequence[Control]) -> Field:
     """The field that one control, or a group of controls of one name, is."""
     first = members[0]
     kind = _KINDS.get("checkboxes" if first.kind == "checkbox" and len(members) > 1 else first.kind)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from plumbline_forms.site.page import WORDS, View
+from plumbline_forms.site.page import WORDS, FormView
 from plumbline_forms.suite.catalogue import is_shown
 from plumbline_forms.suite.declaration import Field, Form, Value
 
@@ -163,7 +163,7 @@ ADDRESS = "http://127.0.0.1:5050"
 """What prompts and plans call the site; executors go to wherever it really is."""
 
 
-def plan_for(view: View, values: Mapping[str, Value], *, buttons: bool = True) -> list[Action]:
+def plan_for(view: FormView, values: Mapping[str, Value], *, buttons: bool = True) -> list[Action]:
     """The actions that enter the values, page after page, and send the form.
 
     What is told is entered also where the page has it already, because whoever plans has not seen what is filled in. A
@@ -186,7 +186,7 @@ def plan_for(view: View, values: Mapping[str, Value], *, buttons: bool = True) -
     return actions
 
 
-def _entering(view: View, one: Field, value: Value) -> list[Action]:
+def _entering(view: FormView, one: Field, value: Value) -> list[Action]:
     if isinstance(value, bool):
         there = view.untouched(one) == ("on",)
         return [] if value == there else [Check(one.label) if value else Uncheck(one.label)]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from plumbline_forms.plans import actions as plan
 from plumbline_forms.plans.actions import Action, Element, Fill, Plan
-from plumbline_forms.plans.sentences import Sentence, mentions, sentences
+from plumbline_forms.plans.sentences import StepSentence, mentions, sentences
 from plumbline_forms.plans.tokens import (
     TooMuchWorkError,
     Work,
@@ -22,7 +22,18 @@ from plumbline_forms.plans.tokens import (
     unquoted,
     verbs_of,
 )
-from plumbline_forms.plans.vocabulary import KEYS, NO, SUBMIT_WORDS, UNKNOWN, YES, Names, Token, folded, loose, words_of
+from plumbline_forms.plans.vocabulary import (
+    KEYS,
+    NO,
+    SUBMIT_WORDS,
+    UNKNOWN,
+    YES,
+    Names,
+    PlanToken,
+    folded,
+    loose,
+    words_of,
+)
 from plumbline_forms.suite.declaration import TYPED
 
 # -- what a sentence comes to -----------------------------------------------------------------------------------------
@@ -36,7 +47,7 @@ _PICKED = frozenset({"date", "time", "number"})
 _FILE_NAME = re.compile(r"[^/\\]{1,200}\.\w{2,5}")
 
 
-def actions_of(said: Sentence, text: str, names: Names) -> list[Action] | None:
+def actions_of(said: StepSentence, text: str, names: Names) -> list[Action] | None:
     """What a sentence comes to.
 
     Args:
@@ -87,13 +98,13 @@ def actions_of(said: Sentence, text: str, names: Names) -> list[Action] | None:
     return None
 
 
-def _of_each(said: Sentence, text: str, names: Names) -> list[Action] | None:
+def _of_each(said: StepSentence, text: str, names: Names) -> list[Action] | None:
     """The same with each of several boxes or options."""
     found = [actions_of(replace(said, label=value, values=()), text, names) for value in said.values]
     return [action for each in found if each for action in each] if all(found) else None
 
 
-def _entries(said: Sentence, names: Names) -> list[Action] | None:
+def _entries(said: StepSentence, names: Names) -> list[Action] | None:
     """What is entered into a control."""
     label, kind = said.label, names.kind(said.label)
     values = [one for value in said.values for one in names.items_of(label, value) or [value]]
@@ -138,7 +149,7 @@ def _ticked(label: str, value: str) -> Action:
     return plan.Check(label) if said in YES else plan.Check(label, value)
 
 
-def _single_choice(said: Sentence, kind: str, names: Names) -> list[Action]:
+def _single_choice(said: StepSentence, kind: str, names: Names) -> list[Action]:
     if group := names.group_of(said.label):
         return [(plan.Check if names.kind(group) == "checkboxes" else plan.Select)(group, said.label)]
     offered = loose(said.label) in names.options
@@ -147,7 +158,7 @@ def _single_choice(said: Sentence, kind: str, names: Names) -> list[Action]:
     return [plan.Click(said.label, _what(said.nouns))]
 
 
-def _click(said: Sentence, text: str, names: Names) -> list[Action] | None:
+def _click(said: StepSentence, text: str, names: Names) -> list[Action] | None:
     generic = not said.quoted and said.label.casefold() in SUBMIT_WORDS
     if not said.label:
         if said.verb != "click" or opens(text):
@@ -166,7 +177,7 @@ def _what(nouns: frozenset[str]) -> Literal["", "field", "box"]:
     return "field" if nouns & {"field", "choice", "boxes", "upload"} else ""
 
 
-def _press(said: Sentence, text: str, names: Names) -> list[Action] | None:
+def _press(said: StepSentence, text: str, names: Names) -> list[Action] | None:
     if not said.label:
         return [plan.Submit()] if "button" in said.nouns else None
     label = said.label if said.quoted else said.label.rstrip(".,; ")
@@ -230,7 +241,7 @@ def _read_chain(text: str, names: Names) -> list[Action] | None:
     prefix = _PREFIX.match(text)
     assert prefix is not None
     at = prefix.end()
-    verb: Token | None = None
+    verb: PlanToken | None = None
     given: list[tuple[str, str]] = []
     while (match := _NAME.match(text, at)) is not None:
         arguments, at = _arguments(text, match.end())
@@ -341,13 +352,13 @@ def _arguments(text: str, at: int) -> tuple[list[tuple[str, str]] | None, int]:
     return (given, at + 1) if at < len(text) else (None, at)
 
 
-def _verb(name: str) -> Token | None:
+def _verb(name: str) -> PlanToken | None:
     """The verb that a name begins with, whatever stands before it ("browser_click", "input_text")."""
     words = words_of(name[:60].replace(".", " ")) or ()
     return next((word for word in words if "verb" in word.roles), None)
 
 
-def _read(verb: Token, given: Given, names: Names) -> list[Action] | None:
+def _read(verb: PlanToken, given: Given, names: Names) -> list[Action] | None:
     """What a call comes to: parameters say which argument is the control, or else the form's labels do."""
     labels: list[str] = []
     values: list[str] = []
@@ -376,7 +387,7 @@ def _read(verb: Token, given: Given, names: Names) -> list[Action] | None:
         kind, values = ("check" if values[0].casefold() == "true" else "uncheck"), []
     if not labels:
         labels, values = (values, []) if len(values) == 1 else ([""], values)
-    return actions_of(Sentence(kind, labels[0], tuple(values), frozenset(nouns)), "", names)
+    return actions_of(StepSentence(kind, labels[0], tuple(values), frozenset(nouns)), "", names)
 
 
 def _noun(text: str) -> str:

@@ -21,7 +21,7 @@ from plumbline_forms.plans.tokens import (
     verbs_of,
     without_file_buttons,
 )
-from plumbline_forms.plans.vocabulary import ASKING, BE, KEYS, NO, OWN, YES, Argument, Names, Token, loose
+from plumbline_forms.plans.vocabulary import ASKING, BE, KEYS, NO, OWN, YES, Argument, Names, PlanToken, loose
 
 # -- what the words around an argument say ----------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ _LABELLED, _LINKED, _OBJECT = 2.0, 2.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class Surroundings:
     """What the words around an argument say: whether it is the control, or what is entered."""
 
     link: str
@@ -45,7 +45,7 @@ class Context:
     is_object: bool
 
 
-def contexts_of(tokens: Sequence[Token], places: Sequence[int], verb: int, first: int) -> list[Context]:
+def contexts_of(tokens: Sequence[PlanToken], places: Sequence[int], verb: int, first: int) -> list[Surroundings]:
     """For each argument what the words before and after it say."""
     found = []
     for number, place in enumerate(places):
@@ -63,11 +63,11 @@ def contexts_of(tokens: Sequence[Token], places: Sequence[int], verb: int, first
         link = _link(before, counts_either=number > 0 or topic, counts_colon=after_argument)
         is_object = not topic and not link and not any(verb < other < place for other in places)
         nouns = frozenset({_noun_before(before), _noun_after(tail)} - {""})
-        found.append(Context(link, nouns, topic, is_object))
+        found.append(Surroundings(link, nouns, topic, is_object))
     return found
 
 
-def _own_tail(between: Sequence[Token]) -> int:
+def _own_tail(between: Sequence[PlanToken]) -> int:
     """How many words between two arguments belong to the first: up to a link or a sign, else its nouns."""
     last = 0
     for at, token in enumerate(between):
@@ -78,7 +78,7 @@ def _own_tail(between: Sequence[Token]) -> int:
     return last
 
 
-def _link(before: Sequence[Token], *, counts_either: bool, counts_colon: bool) -> str:
+def _link(before: Sequence[PlanToken], *, counts_either: bool, counts_colon: bool) -> str:
     for token in reversed(before):
         link = token.role("link")
         if counts_colon and token.text == ":":
@@ -88,7 +88,7 @@ def _link(before: Sequence[Token], *, counts_either: bool, counts_colon: bool) -
     return ""
 
 
-def _noun_before(before: Sequence[Token]) -> str:
+def _noun_before(before: Sequence[PlanToken]) -> str:
     for token in reversed(before):
         if "noun" in token.roles:
             return token.role("noun")
@@ -97,7 +97,7 @@ def _noun_before(before: Sequence[Token]) -> str:
     return ""
 
 
-def _noun_after(after: Sequence[Token]) -> str:
+def _noun_after(after: Sequence[PlanToken]) -> str:
     for token in after:
         if noun := token.role("noun"):
             return "" if noun in {"value", "file"} else noun
@@ -106,7 +106,7 @@ def _noun_after(after: Sequence[Token]) -> str:
     return ""
 
 
-def evidence(label: Context, value: Context, kind: str) -> tuple[bool, float]:
+def evidence(label: Surroundings, value: Surroundings, kind: str) -> tuple[bool, float]:
     """Whether anything but the verb says that the first is the control, and how much speaks for it."""
     value_first = kind in VALUE_FIRST
     first, second = _leaning(label, value_first), _leaning(value, value_first)
@@ -114,7 +114,7 @@ def evidence(label: Context, value: Context, kind: str) -> tuple[bool, float]:
     return says, first - second
 
 
-def _leaning(context: Context, value_first: bool) -> float:
+def _leaning(context: Surroundings, value_first: bool) -> float:
     """How much speaks for an argument's being the control; below 0 for being what is entered."""
     total = 0.0
     if context.link == "label":
@@ -153,7 +153,7 @@ _POSSESSED = ("'s", "’s")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SentenceParts:
     """What a sentence is read from."""
 
     text: str
@@ -170,7 +170,7 @@ def mentions(text: str, names: Names) -> tuple[Argument, ...]:
 
 
 def completed(
-    step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...], verbs: Sequence[int], kind: str
+    step: SentenceParts, tokens: Sequence[PlanToken], arguments: tuple[Argument, ...], verbs: Sequence[int], kind: str
 ) -> Iterator[tuple[Argument, ...]]:
     """The arguments, and those that stand without quotation marks."""
     yield arguments
@@ -221,7 +221,7 @@ def alone(text: str, kind: str) -> str:
     return found[0] if len(found) == 1 else text
 
 
-def _is_tied(step: Step, tokens: Sequence[Token], core: Argument) -> bool:
+def _is_tied(step: SentenceParts, tokens: Sequence[PlanToken], core: Argument) -> bool:
     """Whether something ties words to the argument before them: "set L to V", "L: V", but not "L because it is so"."""
     before = [token for token in tokens if token.start < core.start]
     tied = any("link" in token.roles or token.text in {":", "-", "–", "—"} for token in before)
@@ -229,7 +229,7 @@ def _is_tied(step: Step, tokens: Sequence[Token], core: Argument) -> bool:
     return tied or is_figure or step.names.knows(core.text) or core.text.casefold() in YES | NO
 
 
-def _without_leading_words(tokens: Sequence[Token], start: int, stop: int) -> int:
+def _without_leading_words(tokens: Sequence[PlanToken], start: int, stop: int) -> int:
     """Where a stretch ends without the words that belong to what follows it: "V", of "V in the field called 'L'"."""
     at = stop
     while at > start + 1 and stop < len(tokens):
@@ -242,13 +242,13 @@ def _without_leading_words(tokens: Sequence[Token], start: int, stop: int) -> in
     return stop
 
 
-def _runs(tokens: Sequence[Token], verbs: Sequence[int]) -> list[tuple[int, int]]:
+def _runs(tokens: Sequence[PlanToken], verbs: Sequence[int]) -> list[tuple[int, int]]:
     """Stretches of words between verbs and arguments."""
     edges = [-1, *(at for at, token in enumerate(tokens) if token.argument is not None or at in verbs), len(tokens)]
     return [(start + 1, stop) for start, stop in pairwise(edges) if stop > start + 1]
 
 
-def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: bool) -> Argument | None:
+def _core(step: SentenceParts, tokens: Sequence[PlanToken], *, is_label: bool, keeps_nouns: bool) -> Argument | None:
     """What is left of a stretch without articles, links and nouns around it; None where nothing is."""
     text = step.text
 
@@ -301,7 +301,7 @@ def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: b
     return None if (describes and not is_label) or is_noun or {"doubt", "refusal"} & left[0].roles.keys() else found
 
 
-def _sticks(text: str, tokens: Sequence[Token], at: int) -> bool:
+def _sticks(text: str, tokens: Sequence[PlanToken], at: int) -> bool:
     """Whether a sign belongs to what is entered: "+55 11", "$500", "5%", "(555) 366", the end of its last sentence."""
     token = tokens[at]
     if not token.text or token.text[0].isalnum() or len(tokens) == 1:
@@ -332,7 +332,7 @@ _NAMED, _OFFERED = 5.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class StepSentence:
     """A step, taken apart."""
 
     verb: str
@@ -346,7 +346,7 @@ class Sentence:
     rank: float = 0.0
 
 
-def sentences(text: str, names: Names, work: Work) -> list[Sentence] | None:
+def sentences(text: str, names: Names, work: Work) -> list[StepSentence] | None:
     """Take a step apart.
 
     Args:
@@ -363,7 +363,7 @@ def sentences(text: str, names: Names, work: Work) -> list[Sentence] | None:
     return _sentences(without_file_buttons(text, names.has), names, 3, work)
 
 
-def _sentences(text: str, names: Names, depth: int, work: Work) -> list[Sentence] | None:
+def _sentences(text: str, names: Names, depth: int, work: Work) -> list[StepSentence] | None:
     work.spend(1)
     # A text of forty quotation marks asks for its halves half a million times.
     if (text, depth) not in work.halves:
@@ -371,8 +371,8 @@ def _sentences(text: str, names: Names, depth: int, work: Work) -> list[Sentence
     return work.halves[text, depth]  # type: ignore[no-any-return]
 
 
-def _best(text: str, names: Names, depth: int, work: Work) -> list[Sentence] | None:
-    best: list[Sentence] | None = None
+def _best(text: str, names: Names, depth: int, work: Work) -> list[StepSentence] | None:
+    best: list[StepSentence] | None = None
     rank, leaves_no_doubt = 0.0, False
     for number, arguments in enumerate(quotations(text)):
         work.look(len(text), words=0 if number else len(text))
@@ -386,7 +386,7 @@ def _best(text: str, names: Names, depth: int, work: Work) -> list[Sentence] | N
             continue  # nor is a second clause a part of what is entered
         leaves_no_doubt = leaves_no_doubt or (number == 0 and _is_clear(text, arguments, names))
         for chosen in (*_with_mentions(text, arguments, names), arguments):
-            found = _read(Step(text, names, arguments, work), chosen, depth)
+            found = _read(SentenceParts(text, names, arguments, work), chosen, depth)
             if found is not None:
                 worth = min((one.rank for one in found), default=0.0)
                 if best is None or worth > rank:
@@ -409,7 +409,7 @@ def _is_open(text: str, arguments: tuple[Argument, ...]) -> bool:
     return bool(doubts) and doubts[0] < verbs[0]
 
 
-def _asks(tokens: Sequence[Token]) -> bool:
+def _asks(tokens: Sequence[PlanToken]) -> bool:
     """Whether it is a question ("could you ..." asks for the same as "please")."""
     said = [token.text for token in tokens if token.roles or token.text == "?"]
     return bool(said) and said[-1] == "?" and said[0].partition(" ")[0] in ASKING and not said[0].endswith("you")
@@ -449,7 +449,7 @@ def _with_mentions(text: str, arguments: tuple[Argument, ...], names: Names) -> 
             yield tuple(sorted((*arguments, mention), key=lambda one: one.start))
 
 
-def _read(step: Step, arguments: tuple[Argument, ...], depth: int) -> list[Sentence] | None:
+def _read(step: SentenceParts, arguments: tuple[Argument, ...], depth: int) -> list[StepSentence] | None:
     step.work.look(len(step.text))
     tokens = tokens_of(step.text, arguments)
     if tokens is None:
@@ -476,7 +476,9 @@ def _read(step: Step, arguments: tuple[Argument, ...], depth: int) -> list[Sente
     return [found] if found is not None and other is None else other
 
 
-def _by_means(step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...]) -> list[Sentence] | None:
+def _by_means(
+    step: SentenceParts, tokens: Sequence[PlanToken], arguments: tuple[Argument, ...]
+) -> list[StepSentence] | None:
     """The sentence of what is to be done by something that the table has: "give consent by ticking L"."""
     at = next((at for at, token in enumerate(tokens) if "means" in token.roles), 0)
     if at == 0 or tokens[0].argument is not None or tokens[0].roles.keys() & {"article", "noun", "link"}:
@@ -487,14 +489,14 @@ def _by_means(step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ..
     return None if found is None else [found]
 
 
-def _says_no_more(step: Step, tokens: Sequence[Token], busy: Sequence[int]) -> bool:
+def _says_no_more(step: SentenceParts, tokens: Sequence[PlanToken], busy: Sequence[int]) -> bool:
     """Whether what looks like a second clause may be text: "type I switch on Mondays. Check the lamp into L"."""
     names_nothing = all(token.argument is None for token in tokens[busy[1] :]) and step.names.mention is not None
     goes = {"click", "press", "send", *(["navigate"] if "://" in step.text else [])}
     return names_nothing and not goes & {tokens[at].role("verb") for at in busy[1:]}
 
 
-def _gapped(step: Step, tokens: Sequence[Token], verb: int, depth: int) -> list[Sentence] | None:
+def _gapped(step: SentenceParts, tokens: Sequence[PlanToken], verb: int, depth: int) -> list[StepSentence] | None:
     """Two clauses that share the verb: "type V into L and W into M"."""
     places = [at for at, token in enumerate(tokens) if token.argument is not None]
     if len(places) != 4 or places[0] < verb or not _is_list(tokens[places[1] + 1 : places[2]]):
@@ -503,7 +505,7 @@ def _gapped(step: Step, tokens: Sequence[Token], verb: int, depth: int) -> list[
     return _split(step, tokens[places[2]].start, said + " ", depth)
 
 
-def _is_one(tokens: Sequence[Token], busy: Sequence[int]) -> bool:
+def _is_one(tokens: Sequence[PlanToken], busy: Sequence[int]) -> bool:
     """Whether all verbs but the last only find the control for it: "click on L, clear it and type V"."""
     kinds = [tokens[at].role("verb") for at in busy]
     if kinds == ["seek", "click"] or kinds == ["seek", "press"]:
@@ -512,7 +514,7 @@ def _is_one(tokens: Sequence[Token], busy: Sequence[int]) -> bool:
     return LEADS.issuperset(kinds[:-1]) and kinds[-1] in _FILLS and (len(busy) == 2 or between < 2)
 
 
-def _purpose(tokens: Sequence[Token], verb: int) -> int | None:
+def _purpose(tokens: Sequence[PlanToken], verb: int) -> int | None:
     """Where a clause begins that only says what the step is for; nothing is entered in it."""
     for at in range(verb + 1, len(tokens) - 1):
         is_for = tokens[at].text in {"to", "para", "in order to", "so as to"}
@@ -523,7 +525,7 @@ def _purpose(tokens: Sequence[Token], verb: int) -> int | None:
     return None
 
 
-def _split(step: Step, at: int, verb: str, depth: int) -> list[Sentence] | None:
+def _split(step: SentenceParts, at: int, verb: str, depth: int) -> list[StepSentence] | None:
     """Both halves of a line that says two things: each has to be understood by itself."""
     if depth == 0:
         return None
@@ -533,12 +535,12 @@ def _split(step: Step, at: int, verb: str, depth: int) -> list[Sentence] | None:
 
 
 def _one(
-    step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...], verbs: Sequence[int], role: str
-) -> Sentence | None:
+    step: SentenceParts, tokens: Sequence[PlanToken], arguments: tuple[Argument, ...], verbs: Sequence[int], role: str
+) -> StepSentence | None:
     """The sentence of the last of these verbs; the earlier ones only find the control."""
     kind = tokens[verbs[-1]].role(role)
     begins = [tokens[at].start for at in verbs]
-    best: Sentence | None = None
+    best: StepSentence | None = None
     for chosen in completed(step, tokens, arguments, verbs, kind):
         step.work.look(len(step.text))
         again = tokens_of(step.text, chosen) if len(chosen) > len(arguments) else tokens
@@ -550,19 +552,19 @@ def _one(
     return best
 
 
-def _merit(said: Sentence) -> tuple[bool, float, int]:
+def _merit(said: StepSentence) -> tuple[bool, float, int]:
     """What of two readings is better: one that has what its verb needs, then the likelier, then the shorter label."""
     return _has_all(said), said.rank, -len(said.label)
 
 
-def _has_all(said: Sentence) -> bool:
+def _has_all(said: StepSentence) -> bool:
     return bool(said.values) or said.verb not in _FILLS - _ALONE
 
 
 # -- which argument is which -------------------------------------------------------------------------------------
 
 
-def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: str) -> Sentence | None:
+def _assigned(step: SentenceParts, tokens: Sequence[PlanToken], verbs: Sequence[int], kind: str) -> StepSentence | None:
     names, verb, first = step.names, verbs[-1], verbs[0]
     places = [at for at, token in enumerate(tokens) if token.argument is not None]
     arguments = [argument for at in places if (argument := tokens[at].argument) is not None]
@@ -588,10 +590,10 @@ def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: s
     penalty = unknown / 4
     if len(arguments) < 2:
         if not arguments:
-            return Sentence(kind, "", (), nouns, rank=-_MOST_UNKNOWN - penalty)
+            return StepSentence(kind, "", (), nouns, rank=-_MOST_UNKNOWN - penalty)
         name, is_quoted = arguments[0].text, arguments[0] in step.quoted
         known = _NAMED if names.knows(name) else 0.0
-        return Sentence(kind, name, (), nouns, is_quoted, known - penalty - (not is_quoted) / 8)
+        return StepSentence(kind, name, (), nouns, is_quoted, known - penalty - (not is_quoted) / 8)
     groups = [[0]]
     for index in range(1, len(arguments)):
         if _is_list(tokens[places[index - 1] + 1 : places[index]]):
@@ -599,10 +601,10 @@ def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: s
         else:
             groups.append([index])
     if len(groups) == 1 and kind in _ALONE and all(names.knows(one.text) for one in arguments):
-        return Sentence(kind, "", tuple(one.text for one in arguments), nouns, rank=_NAMED - penalty)
+        return StepSentence(kind, "", tuple(one.text for one in arguments), nouns, rank=_NAMED - penalty)
     if len(groups) != 2 or (len(arguments) > 2 and kind not in _SEVERAL):
         return None
-    found: list[Sentence] = []
+    found: list[StepSentence] = []
     for label, others in (groups, groups[::-1]):
         if len(label) > 1:
             continue
@@ -625,32 +627,32 @@ def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: s
         if kind == "click" and not says_option and any(arguments[other] not in step.quoted for other in others):
             continue
         if says:
-            found.append(Sentence(kind, name, values, nouns, is_quoted_label, strength - penalty))
+            found.append(StepSentence(kind, name, values, nouns, is_quoted_label, strength - penalty))
     found.sort(key=lambda one: -one.rank)
     if not found or found[0].rank + penalty <= 0 or (len(found) == 2 and found[0].rank == found[1].rank):
         return None
     return found[0]
 
 
-def _is_stray(value: Argument, step: Step) -> bool:
+def _is_stray(value: Argument, step: SentenceParts) -> bool:
     """Whether words beside the label of a single box say nothing of it: "check L because it is required"."""
     return value not in step.quoted and value.text.casefold() not in YES | NO
 
 
-def _state(tokens: Sequence[Token], arguments: Sequence[Argument]) -> Sentence:
+def _state(tokens: Sequence[PlanToken], arguments: Sequence[Argument]) -> StepSentence:
     """A box that is to be ticked in the end, or not to be: "make sure that L is checked"."""
     said = {token.text for token in tokens}
     if len(arguments) != 1 or not said & (YES | NO) or any("doubt" in token.roles for token in tokens):
-        return Sentence("idle", "", rank=-_MOST_UNKNOWN)
+        return StepSentence("idle", "", rank=-_MOST_UNKNOWN)
     is_refused = any("refusal" in token.roles for token in tokens)
-    return Sentence("uncheck" if bool(said & NO) != is_refused else "check", arguments[0].text)
+    return StepSentence("uncheck" if bool(said & NO) != is_refused else "check", arguments[0].text)
 
 
-def _is_list_of(tokens: Sequence[Token], arguments: Sequence[Argument]) -> bool:
+def _is_list_of(tokens: Sequence[PlanToken], arguments: Sequence[Argument]) -> bool:
     """Whether there is one argument, or none, or all are items of one list."""
     places = [at for at, token in enumerate(tokens) if token.argument is not None]
     return len(arguments) < 2 or all(_is_list(tokens[at + 1 : after]) for at, after in pairwise(places))
 
 
-def _is_list(between: Sequence[Token]) -> bool:
+def _is_list(between: Sequence[PlanToken]) -> bool:
     return bool(between) and all(token.text in {",", ";", "/"} or "join" in token.roles for token in between)

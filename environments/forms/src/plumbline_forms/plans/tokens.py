@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from plumbline_forms.plans.vocabulary import FILE_BUTTONS, LONGEST, Argument, Token, words_of
+from plumbline_forms.plans.vocabulary import FILE_BUTTONS, LONGEST, Argument, PlanToken, words_of
 
 # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -147,22 +147,22 @@ LEADS = frozenset({"seek", "click", "navigate", "use", "select", "press", "clear
 """Verbs that may only find the control for the verb that follows: "click on L and type V"."""
 
 
-def tokens_of(text: str, arguments: Sequence[Argument]) -> list[Token] | None:
+def tokens_of(text: str, arguments: Sequence[Argument]) -> list[PlanToken] | None:
     """The text as words and arguments; None where there are too many words between two arguments."""
-    tokens: list[Token] = []
+    tokens: list[PlanToken] = []
     at = 0
     for one in (*arguments, None):
         words = words_of(text[at : len(text) if one is None else one.start])
         if words is None:
             return None
-        tokens += [Token(at + word.start, at + word.end, word.text, word.roles, word.is_capital) for word in words]
+        tokens += [PlanToken(at + word.start, at + word.end, word.text, word.roles, word.is_capital) for word in words]
         if one is not None:
-            tokens.append(Token(one.start, one.end, argument=one))
+            tokens.append(PlanToken(one.start, one.end, argument=one))
             at = one.end
     return tokens
 
 
-def verbs_of(tokens: Sequence[Token]) -> list[int]:
+def verbs_of(tokens: Sequence[PlanToken]) -> list[int]:
     """The verbs: at the beginning of a clause, because elsewhere "input", "check" and "select" are nouns."""
     found: list[int] = []
     begins = True
@@ -186,7 +186,7 @@ def verbs_of(tokens: Sequence[Token]) -> list[int]:
     return found
 
 
-def may_be_name(tokens: Sequence[Token], at: int) -> bool:
+def may_be_name(tokens: Sequence[PlanToken], at: int) -> bool:
     """Whether a word is the beginning of a text and no verb: "set L to Open day"."""
     if not 0 < at < len(tokens) or tokens[at - 1].argument is not None:
         return False

@@ -121,7 +121,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class PlanToken:
     """A word, a phrase of the table, a sign, or an argument (whose own text is "")."""
 
     start: int
@@ -146,20 +146,20 @@ _NOTHING: Mapping[str, str] = {}
 
 
 @lru_cache(maxsize=8192)
-def words_of(text: str) -> tuple[Token, ...] | None:
+def words_of(text: str) -> tuple[PlanToken, ...] | None:
     """The words of a text, the longest phrases of the table first; None where it is too long to be looked at."""
     if len(text) > LONGEST:
         return None
     plain = list(_WORD.finditer(text))
     read = [found.group().casefold() for found in plain]
-    words: list[Token] = []
+    words: list[PlanToken] = []
     at = 0
     while at < len(plain):
         for size in range(min(_MOST_WORDS.get(read[at], 1), len(plain) - at), 0, -1):
             phrase = " ".join(read[at : at + size])
             if size == 1 or phrase in _TABLE:
                 start, end = plain[at].start(), plain[at + size - 1].end()
-                words.append(Token(start, end, phrase, _TABLE.get(phrase, _NOTHING), text[start].isupper()))
+                words.append(PlanToken(start, end, phrase, _TABLE.get(phrase, _NOTHING), text[start].isupper()))
                 at += size
                 break
     return tuple(words)

@@ -18,7 +18,7 @@ Entries = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class FormView:
     """What decides the bytes of a form's pages.
 
     Views are compared by identity, so that rendered pages can be kept by view; keep one for each example.
@@ -61,7 +61,7 @@ def shown_by(one: Field, entries: Entries) -> bool:
 
 
 def render_page(
-    view: View, number: int, entries: Entries | None = None, errors: Mapping[str, str] | None = None
+    view: FormView, number: int, entries: Entries | None = None, errors: Mapping[str, str] | None = None
 ) -> str:
     """The HTML of one page of a form.
 
@@ -83,12 +83,12 @@ def render_page(
     return _rendered(view, number=number, page=page, fields=fields, errors=errors or {})
 
 
-def render_receipt(view: View) -> str:
+def render_receipt(view: FormView) -> str:
     """The page that says that the form has arrived."""
     return _rendered(view, page=None)
 
 
-def _rendered(view: View, **given: Any) -> str:
+def _rendered(view: FormView, **given: Any) -> str:
     words = WORDS[view.form.language]
     return _template().render(form=view.form, words=words, stars=view.stars, **given)
 

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from plumbline.errors import PlumblineError
-from plumbline_forms.site.page import WORDS, Entries, View, render_page, render_receipt, shown_by
-from plumbline_forms.suite.declaration import Field, Form, Page
+from plumbline_forms.site.page import WORDS, Entries, FormView, render_page, render_receipt, shown_by
+from plumbline_forms.suite.declaration import Field, Form, FormPage
 from plumbline_forms.values import UnreadPatternError, is_valid, matches, range_problem, utf16_length
 
 # -- what the server received -----------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def grouped(pairs: Pairs) -> dict[str, tuple[str, ...]]:
 # -- validation ----------------------------------------------------------------------------------------------------
 
 
-def check_page(form: Form, page: Page, entries: Entries, files: Entries) -> dict[str, str]:
+def check_page(form: Form, page: FormPage, entries: Entries, files: Entries) -> dict[str, str]:
     """Messages by field name for what is wrong with a page's entries; empty where it is accepted."""
     texts = WORDS[form.language]
     fields = {one.name: one for one in page.fields}
@@ -207,7 +207,7 @@ def _file_problem(one: Field, entries: Entries, files: Entries) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ReceivedPost:
     """What an application received with one POST, and what it answered."""
 
     entries: Entries
@@ -220,11 +220,11 @@ class Taken:
 class Application(Protocol):
     """Forms of one page each. It keeps nothing: episodes and their receipts are the site's."""
 
-    def page(self, view: View) -> "Response":
+    def page(self, view: FormView) -> "Response":
         """The page of a form."""
         ...
 
-    def take(self, view: View, content_type: str, body: bytes) -> Taken:
+    def take(self, view: FormView, content_type: str, body: bytes) -> ReceivedPost:
         """Receive a form."""
         ...
 
@@ -261,7 +261,7 @@ class Response:
 
 @dataclass(slots=True)
 class _Episode:
-    view: View
+    view: FormView
     receipts: list[Receipt] = field(default_factory=list)
     passed: int = 0
     """Pages of the wizard that were accepted in the present attempt."""
@@ -285,7 +285,7 @@ class Site:
         """How many episodes are open."""
         return len(self._episodes)
 
-    def open(self, view: View) -> str:
+    def open(self, view: FormView) -> str:
         """Begin an episode.
 
         Returns:
@@ -313,7 +313,7 @@ class Site:
             found = self._episodes.get(episode)
             return tuple(found.receipts) if found is not None else ()
 
-    def address(self, episode: str, view: View) -> str:
+    def address(self, episode: str, view: FormView) -> str:
         """The path of an episode's form."""
         return f"/e/{episode}{view.form.path}"
 
@@ -445,7 +445,7 @@ class Site:
         await send({"type": "http.response.body", "body": content})
 
 
-def _page_number(view: View, rest: str) -> int | None:
+def _page_number(view: FormView, rest: str) -> int | None:
     known = rest.isascii() and rest.isdigit() and len(rest) < 3 and 1 <= int(rest) <= len(view.form.pages)
     return int(rest) if known else None
 
@@ -469,10 +469,10 @@ def _text(status: int, text: str) -> Response:
 
 # A fresh page depends on its view alone, and a group of rollouts asks for the same one again and again.
 @lru_cache(maxsize=512)
-def _fresh_page(view: View, number: int) -> Response:
+def _fresh_page(view: FormView, number: int) -> Response:
     return _html(200, render_page(view, number))
 
 
 @lru_cache(maxsize=512)
-def _receipt_page(view: View) -> Response:
+def _receipt_page(view: FormView) -> Response:
     return _html(200, render_receipt(view))

@@ -23,7 +23,7 @@ from typing import Any
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite import declaration
-from plumbline_forms.suite.declaration import Condition, Field, Form, Option, Page, Rule, Value
+from plumbline_forms.suite.declaration import Field, Form, FormPage, Option, Rule, Value, VisibleWhen
 from plumbline_forms.suite.drawing import Drawing, drawn
 
 # -- constructors of fields -------------------------------------------------------------------------------------------
@@ -41,9 +41,9 @@ def options(texts: str) -> tuple[Option, ...]:
     return tuple(Option(value, text) for value, text in pairs)
 
 
-def shown(name: str, *values: str) -> Condition:
+def shown(name: str, *values: str) -> VisibleWhen:
     """Shown while the field has one of these values; without values, while the box is ticked."""
-    return Condition(name, values or ("on",))
+    return VisibleWhen(name, values or ("on",))
 
 
 def text(label: str, draw: declaration.Draw, **more: Any) -> Field:
@@ -104,7 +104,7 @@ def read_form(domain: str, name: str, written: Mapping[str, Any]) -> Form:
         ValueError: the declaration has an unknown word, or contradicts itself; names the form and the field.
     """
     pages = [
-        Page(tuple(_field(name, dict(one)) for one in page["fields"]), page.get("title", ""))
+        FormPage(tuple(_field(name, dict(one)) for one in page["fields"]), page.get("title", ""))
         for page in written["pages"]
     ]
     rules = [Rule(kind, tuple(names)) for kind, *names in map(str.split, written.get("rules", ()))]
@@ -136,7 +136,7 @@ def _argument(text: str) -> str | int:
     return int(text) if re.fullmatch(r"[0-9]+", text) else text
 
 
-def _condition(written: str) -> Condition:
+def _condition(written: str) -> VisibleWhen:
     name, _, values = written.partition("=")
     return shown(name, *filter(None, values.split("|")))
 
@@ -218,5 +218,5 @@ def narrow(form: Form, most: int) -> Form:
     for page in form.pages:
         fields = tuple(one for one in page.fields if one.name in kept)
         if any(one.kind != "hidden" for one in fields):
-            pages.append(Page(fields, page.title))
+            pages.append(FormPage(fields, page.title))
     return replace(form, pages=tuple(pages), rules=tuple(rule for rule in form.rules if set(rule.names) <= kept))

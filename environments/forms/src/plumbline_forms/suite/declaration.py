@@ -41,7 +41,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class VisibleWhen:
     """A field is shown (and sent) only while another one has one of these values ("on" for a ticked box)."""
 
     name: str
@@ -78,7 +78,7 @@ class Field:
     accept: tuple[str, ...] = ()
     """Endings of file names that the server takes, with their dot."""
     multiple: bool = False
-    shown_if: Condition | None = None
+    shown_if: VisibleWhen | None = None
     named_by: NamedBy = "for"
     alias: str = ""
     """What people who write the instructions call it, where the label noise is on."""
@@ -118,7 +118,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FormPage:
     """One page of a form; a form with several is a wizard."""
 
     fields: tuple[Field, ...]
@@ -133,7 +133,7 @@ class Form:
     """In its address: `/<domain>/<name>`."""
     domain: str
     title: str
-    pages: tuple[Page, ...]
+    pages: tuple[FormPage, ...]
     button: str
     """Text of the button that sends it."""
     rules: tuple[Rule, ...] = ()

@@ -16,7 +16,18 @@ import numpy as np
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite.catalogue import slug
-from plumbline_forms.suite.declaration import CHOSEN, Condition, Draw, Field, Form, Kind, Language, Option, Page, Value
+from plumbline_forms.suite.declaration import (
+    CHOSEN,
+    Draw,
+    Field,
+    Form,
+    FormPage,
+    Kind,
+    Language,
+    Option,
+    Value,
+    VisibleWhen,
+)
 from plumbline_forms.suite.drawing import Drawing, ascii_of, drawn
 
 # -- coined words -----------------------------------------------------------------------------------------------------
@@ -248,7 +259,7 @@ def mixed_forms(forms: Mapping[str, Form], count: int, seed: int, most: int | No
             name=name,
             domain=like.domain,
             title=coiner.coin("titles") if coiner else like.title,
-            pages=tuple(Page(_depending(part, rng)) for part in (fields[:cut], fields[cut:]) if part),
+            pages=tuple(FormPage(_depending(part, rng)) for part in (fields[:cut], fields[cut:]) if part),
             button=coiner.coin("buttons") if coiner else like.button,
             language=language,
             asides=like.asides,
@@ -331,7 +342,7 @@ def _depending(fields: tuple[Field, ...], rng: np.random.Generator) -> tuple[Fie
     place = int(rng.integers(by + 1, len(fields)))
     values = [option.value for option in fields[by].options]
     some = tuple(values[int(at)] for at in rng.permutation(len(values))[: max(1, len(values) // 2)]) or ("on",)
-    shown = replace(fields[place], shown_if=Condition(fields[by].name, some))
+    shown = replace(fields[place], shown_if=VisibleWhen(fields[by].name, some))
     return (*fields[:place], shown, *fields[place + 1 :])
 
 

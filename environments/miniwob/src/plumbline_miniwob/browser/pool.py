@@ -18,7 +18,7 @@ from plumbline_forms.driver import pool
 from plumbline_forms.driver.pool import Seat, within
 from plumbline_miniwob import pages
 from plumbline_miniwob.browser.script import script
-from plumbline_miniwob.world import Attempt, Played
+from plumbline_miniwob.world import ActionOutcome, Played
 
 if TYPE_CHECKING:
     from playwright.async_api import Page, ViewportSize
@@ -31,7 +31,7 @@ _LOADING, _USING = 20.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EpisodeLimits:
     """Of one episode."""
 
     acts: int = 100
@@ -42,7 +42,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class PageElement:
     """Something on the page that one can act on."""
 
     ref: int
@@ -60,11 +60,11 @@ class First:
 
     text: str
     utterance: str
-    elements: tuple[Element, ...]
+    elements: tuple[PageElement, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Gold:
+class OracleEpisode:
     """What the oracle did."""
 
     first: First
@@ -75,8 +75,8 @@ class Gold:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Visit:
-    """An episode that is played turn by turn. It holds no page; see `Pool.act`."""
+class PlayedEpisode:
+    """An episode that is played turn by turn. It holds no page; see `EpisodePool.act`."""
 
     task: str
     seed: str
@@ -84,14 +84,16 @@ class Visit:
     turns: list[tuple[Json, ...]] = field(default_factory=list)
 
 
-class Pool(pool.Pool):
+class EpisodePool(pool.BrowserPool):
     """Safe to call from several threads; holds a browser from its first episode until it is closed."""
 
     # The task's area of 160 x 210 with what may stick out of it; where a calendar or a menu opens depends on this.
     viewport: "ViewportSize" = {"width": 500, "height": 320}  # noqa: RUF012
     context_options: dict[str, Any] = {"timezone_id": "UTC"}  # noqa: RUF012
 
-    def __init__(self, limits: Limits | None = None, *, keep: int = 32, at_once: int = 2, recycle: int = 2000) -> None:
+    def __init__(
+        self, limits: EpisodeLimits | None = None, *, keep: int = 32, at_once: int = 2, recycle: int = 2000
+    ) -> None:
         """Look for a browser and the pages.
 
         Args:
@@ -105,7 +107,7 @@ class Pool(pool.Pool):
         """
         pages.folder()
         super().__init__("miniwob-browser", keep=keep, at_once=at_once, recycle=recycle)
-        self.limits, self.script = limits if limits is not None else Limits(), script()
+        self.limits, self.script = limits if limits is not None else EpisodeLimits(), script()
 
     def first(self, task: str, seed: str) -> First | Failure:
         """What an episode begins with.
@@ -116,7 +118,7 @@ class Pool(pool.Pool):
         found = self._one(task, "seed => plumbline.episodes.first(seed)", seed)
         return found if isinstance(found, Failure) else _first(found)
 
-    def gold(self, task: str, seed: str) -> Gold | Failure:
+    def gold(self, task: str, seed: str) -> OracleEpisode | Failure:
         """Let the oracle play an episode.
 
         Raises:
@@ -127,7 +129,7 @@ class Pool(pool.Pool):
         return (
             found
             if isinstance(found, Failure)
-            else Gold(_first(found["first"]), tuple(found["acts"]), _played(found), found["why"])
+            else OracleEpisode(_first(found["first"]), tuple(found["acts"]), _played(found), found["why"])
         )
 
     def run(
@@ -155,7 +157,7 @@ class Pool(pool.Pool):
         alone = [self._one(task, work, [seed, [plan], limits, shows]) for plan in cut]
         return [one if isinstance(one, Failure) else _played(one[0]) for one in alone]
 
-    def act(self, visit: Visit, acts: Sequence[Json]) -> Played | Failure:
+    def act(self, visit: PlayedEpisode, acts: Sequence[Json]) -> Played | Failure:
         """Play a turn, whose numbers of elements are those of the latest page text; how the episode stands after it.
 
         No page waits for a turn: where the page of the turns before is still as they left it, it goes on from there,
@@ -223,7 +225,7 @@ class Pool(pool.Pool):
 
 def _first(found: Json) -> First:
     elements = tuple(
-        Element(one["ref"], one["role"], one["name"], one["value"], tuple(one["states"]), tuple(one["box"]))
+        PageElement(one["ref"], one["role"], one["name"], one["value"], tuple(one["states"]), tuple(one["box"]))
         for one in found["elements"]
     )
     return First(found["text"], found["utterance"], elements)
@@ -235,7 +237,7 @@ def _played(found: Json) -> Played:
         raw=float(raw),
         answered=found["answered"],
         reason=found["reason"],
-        attempts=tuple(Attempt(*one) for one in found["attempts"]),
+        attempts=tuple(ActionOutcome(*one) for one in found["attempts"]),
         text=found["text"],
         notes=tuple(found["notes"]),
         cut=found["cut"],

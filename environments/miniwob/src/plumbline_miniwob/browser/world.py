@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from plumbline.records import Failure, Frame
 from plumbline_forms.driver.chromium import clear_breakdowns, frame, shortened
 from plumbline_miniwob.actions import Act, to_json
-from plumbline_miniwob.browser.pool import Pool, Visit
-from plumbline_miniwob.grammar import Element, Page
+from plumbline_miniwob.browser.pool import EpisodePool, PlayedEpisode
+from plumbline_miniwob.grammar import PageText, TextElement
 from plumbline_miniwob.world import Played, Solved, Turns
 from plumbline_miniwob.writing import write_step
 
@@ -26,13 +26,13 @@ _UNCOVERED = "#sync-task-cover { visibility: hidden }"
 class BrowserWorld:
     """See `plumbline_miniwob.world.World`."""
 
-    def __init__(self, pool: Pool | None = None) -> None:
+    def __init__(self, pool: EpisodePool | None = None) -> None:
         """Look for a browser; it is started with the first episode.
 
         Raises:
             RecipeError: the pages, Playwright or a Chromium are missing.
         """
-        self.pool = Pool() if pool is None else pool
+        self.pool = EpisodePool() if pool is None else pool
         self.at_once = self.pool.at_once
 
     def solve(self, task: str, seeds: Sequence[str], *, turns: bool) -> list[Solved | Failure]:
@@ -54,7 +54,7 @@ class BrowserWorld:
             turns = self.pool.evaluate(task, _TOLD, [seed, list(gold.acts)])
             if isinstance(turns, Failure):
                 return turns
-        page = Page(tuple(Element(one.ref, one.role, one.name) for one in gold.first.elements))
+        page = PageText(tuple(TextElement(one.ref, one.role, one.name) for one in gold.first.elements))
         return Solved(
             gold.first.utterance, gold.first.text, page, gold.acts, why, None if turns is None else tuple(turns)
         )
@@ -65,7 +65,7 @@ class BrowserWorld:
 
     def begin(self, task: str, seed: str) -> Turns:
         """See `World.begin`."""
-        visit = Visit(task, seed)
+        visit = PlayedEpisode(task, seed)
         return lambda acts: self.pool.act(visit, [to_json(act) for act in acts])
 
     def film(self, task: str, seed: str, stretches: Sequence[Sequence[Act]]) -> list[Frame]:

@@ -10,7 +10,7 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import level, likely, top
 from plumbline.checks.diagnosis.history import Final, History
-from plumbline.checks.diagnosis.outcome import Outcome, outcome
+from plumbline.checks.diagnosis.outcome import RewardOutcome, outcome
 from plumbline.checks.diagnosis.rules.policy import pairs
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, adapter_rate, highest_rate
 from plumbline.checks.diagnosis.trends import finite, noise_of_mean, order, trend
@@ -428,7 +428,7 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     )
 
 
-def _no_rise_causes(history: History, came: Outcome) -> Iterator[str]:
+def _no_rise_causes(history: History, came: RewardOutcome) -> Iterator[str]:
     highest, share, cut = highest_rate(history), level(history["zero_std"]), level(history["truncated"])
     kl = finite(history["kl"].values)
     yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate(history))
