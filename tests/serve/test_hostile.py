@@ -18,14 +18,14 @@ import pytest
 
 from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.running import Serving, bound, serve
-from tests.serve.serving import Limits, Scripted, ScriptedText, body, connect, head, running, until
+from tests.serve.serving import RequestLimits, Scripted, ScriptedText, body, connect, head, running, until
 
 JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
 def server():
-    with running([Scripted()], limits=Limits(body=5000, body_seconds=0.4)) as server:
+    with running([Scripted()], limits=RequestLimits(body=5000, body_seconds=0.4)) as server:
         yield server
 
 
@@ -97,7 +97,7 @@ def test_a_broken_body_is_refused_with_its_reason(post, content, status, says):
 
 
 def test_the_bodies_that_are_being_read_are_bounded_together():
-    with running([Scripted()], limits=Limits(body=1000, requests=2, body_seconds=5.0)) as server:
+    with running([Scripted()], limits=RequestLimits(body=1000, requests=2, body_seconds=5.0)) as server:
         slow = [connect(server) for _ in range(2)]
         for raw in slow:
             raw.sendall(head(1000) + b" " * 950)
@@ -197,7 +197,7 @@ def test_a_client_that_goes_away_ends_its_work():
 
 def test_a_client_that_does_not_read_is_dropped():
     model = Scripted(words=("x" * 200_000,) * 200, pause=0.01)
-    with running([model], limits=Limits(body_seconds=0.4)) as server, connect(server) as raw:
+    with running([model], limits=RequestLimits(body_seconds=0.4)) as server, connect(server) as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.sendall(head(len(body(stream=True))) + body(stream=True))
         until(lambda: model.begun == 1)
@@ -207,7 +207,7 @@ def test_a_client_that_does_not_read_is_dropped():
 
 def test_an_answer_that_takes_too_long_has_a_status_or_an_event():
     model = Scripted(words=("a", "b"), pause=0.2)
-    with running([model], limits=Limits(seconds=0.3)) as server:
+    with running([model], limits=RequestLimits(seconds=0.3)) as server:
         said = httpx.post(f"{server.address}/v1/chat/completions", content=body(), headers=JSON)
         assert (said.status_code, said.json()["error"]["type"]) == (504, "timeout_error")
         said = httpx.post(f"{server.address}/v1/chat/completions", content=body(stream=True), headers=JSON)
@@ -239,7 +239,7 @@ def test_what_breaks_in_a_model_is_not_told_to_clients():
 
 def test_more_requests_than_may_be_in_flight_are_asked_to_come_again():
     model = Scripted(pause=0.15)
-    with running([model], limits=Limits(requests=2)) as server:
+    with running([model], limits=RequestLimits(requests=2)) as server:
         found = []
 
         def one():
@@ -274,7 +274,7 @@ def at_once(server, connections):
 
 @pytest.mark.parametrize("connections", [200, pytest.param(1000, marks=pytest.mark.slow)])
 def test_many_connections_at_once_are_all_answered(connections):
-    with running([Scripted()], limits=Limits(requests=connections // 2)) as server:
+    with running([Scripted()], limits=RequestLimits(requests=connections // 2)) as server:
         found = at_once(server, connections)
         assert set(found) <= {200, 429}
         assert found.count(200) >= connections // 2
@@ -345,7 +345,7 @@ def test_nothing_stays_of_many_requests():
 
 PROGRAM = """
 import sys
-from plumbline.serve.limits import Limits
+from plumbline.serve.limits import RequestLimits
 from plumbline.serve.running import Serving, serve
 from tests.serve.serving import Scripted
 model = Scripted(words=("a",) * 20, pause=float(sys.argv[1]))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from plumbline.serve.app import openapi
-from tests.serve.serving import Limits, Scripted, ScriptedText, running
+from tests.serve.serving import RequestLimits, Scripted, ScriptedText, running
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 EXAMPLES = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -13,7 +13,7 @@ EXAMPLES = settings(max_examples=25, deadline=None, derandomize=True, suppress_h
 
 @pytest.fixture(scope="module")
 def page():
-    with running([ScriptedText(Scripted(), retries=0)], limits=Limits(tokens=64, answers=3)) as server:
+    with running([ScriptedText(Scripted(), retries=0)], limits=RequestLimits(tokens=64, answers=3)) as server:
         yield schemathesis.openapi.from_url(f"{server.address}/openapi.json")
         assert httpx.get(f"{server.address}/healthz").is_success
 
@@ -39,7 +39,9 @@ def test_every_request_has_an_answer_that_the_page_declares(page, mode):
 
 
 def test_the_page_names_the_models_and_the_limits():
-    body = openapi({"a": Scripted("a")}, Limits(tokens=7, answers=2))["components"]["schemas"]["ChatBody"]["properties"]
+    body = openapi({"a": Scripted("a")}, RequestLimits(tokens=7, answers=2))["components"]["schemas"]["ChatBody"][
+        "properties"
+    ]
     assert body["model"]["enum"] == ["a"]
     assert body["n"]["anyOf"][0]["maximum"] == 2
     assert [body[name]["anyOf"][0]["maximum"] for name in ("max_tokens", "max_completion_tokens")] == [7, 7]
