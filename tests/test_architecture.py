@@ -249,9 +249,9 @@ def entries() -> int:
 
 
 BUDGETS = {
-    "plumbline_commerce": 6_269,
-    "plumbline_forms": 7_010,
-    "plumbline_miniwob": 1_733,
+    "plumbline_commerce": 6_258,
+    "plumbline_forms": 7_001,
+    "plumbline_miniwob": 1_726,
     "modules": 837,
     "algorithms": 511,
     "checks": 7_981,

@@ -11,14 +11,7 @@ from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Control, Task, gold_of, named, whole
 from plumbline_miniwob.actions import from_json
-from plumbline_miniwob.build import (
-    HELD_OUT_TASKS,
-    build_records,
-    has_records,
-    pages_version,
-    sizes_of,
-    splits_of,
-)
+from plumbline_miniwob.build import HELD_OUT_TASKS, build_records, has_records, pages_version, sizes_of, splits_of
 from plumbline_miniwob.controls import controls
 from plumbline_miniwob.grammar import PageText
 from plumbline_miniwob.options import MiniwobOptions, PerTask, read_options

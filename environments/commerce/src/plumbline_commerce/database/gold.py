@@ -39,13 +39,7 @@ from plumbline_commerce.database.people import plain
 
 Sentiment = Literal["positivo", "neutro", "negativo"]
 Category = Literal[
-    "entrega_atrasada",
-    "nao_entregue",
-    "produto_defeituoso",
-    "produto_errado",
-    "atendimento",
-    "preco_frete",
-    "nenhum",
+    "entrega_atrasada", "nao_entregue", "produto_defeituoso", "produto_errado", "atendimento", "preco_frete", "nenhum"
 ]
 MAX_SPAN = 80
 """Characters of `main_complaint` at most."""

@@ -107,12 +107,7 @@ def _answer(values: dict[str, object], example: Example) -> str:
     return json.dumps({key: values[key] for key in KEYS if key in example.reference}, ensure_ascii=False)
 
 
-WAYS = {
-    "constant": constant,
-    "facts-only": facts_only,
-    "first-sentence": first_sentence,
-    "keyword-stuffing": stuffing,
-}
+WAYS = {"constant": constant, "facts-only": facts_only, "first-sentence": first_sentence, "keyword-stuffing": stuffing}
 
 
 DECIMAL = re.compile(r"(?<=: )(\d+)\.(\d+)(?=[,}])")

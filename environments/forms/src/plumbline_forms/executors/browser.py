@@ -93,12 +93,7 @@ class Stretch:
 
 
 def stretch(
-    actions: Sequence[Action],
-    model: PageModel,
-    case: FormCase,
-    last: Control | None = None,
-    *,
-    pauses: bool = False,
+    actions: Sequence[Action], model: PageModel, case: FormCase, last: Control | None = None, *, pauses: bool = False
 ) -> Stretch:
     """The steps of the actions that lie on this page: up to the first that loads a page, or ends the plan.
 

@@ -103,11 +103,7 @@ _IDLE = frozenset({"wait", "scroll", "screenshot", "dropdown_options", "find_tex
 """Actions that change nothing on a page: no fault, unless there are more of them than a form could need."""
 
 
-def write_agent(
-    actions: Sequence[Action],
-    elements: Sequence[Element],
-    language: Language = "en",
-) -> str:
+def write_agent(actions: Sequence[Action], elements: Sequence[Element], language: Language = "en") -> str:
     """The actions as a JSON list of AgentOutput objects.
 
     Raises:
