@@ -259,7 +259,7 @@ BUDGETS = {
     "config": 403,
     "engines": 1_630,
     "evaluation": 1_314,
-    "policies": 7_386,
+    "policies": 7_354,
     "recipe": 1_023,
     "reports": 2_572,
     "runs": 1_928,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from plumbline.api import check_policy
-from plumbline.errors import RecipeError
+from plumbline.errors import ModelError, RecipeError
 from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
@@ -70,6 +70,15 @@ def test_it_learns_by_rl_and_is_the_same_after_saving(opened, family, tmp_path):
     policy.save(tmp_path / "saved", {})
     again = open_policy(section(family), str(tmp_path / "saved"))
     torch.testing.assert_close(again.logits, policy.logits)
+
+
+def test_a_class_of_the_same_methods_is_told_to_inherit(blocks, tmp_path, monkeypatch):
+    bare = blocks[0].replace("class TabularPolicy(Policy):", "class TabularPolicy:")
+    (tmp_path / "bare_family.py").write_text(bare, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_json(tmp_path / "model" / "table.json", {"alphabet": "ab", "logits": [[0.0, 1.0]]})
+    with pytest.raises(ModelError, match="is no subclass of Policy"):
+        open_policy(section("bare_family:TabularPolicy"), str(tmp_path / "model"))
 
 
 def test_a_recipe_names_it(family):

@@ -29,8 +29,8 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
 
     Raises:
         RecipeError: there is no such family.
-        ModelError: a package is not installed, the model cannot be loaded, or its directory says that its weights are
-            used otherwise (see `saved.check_settings`).
+        ModelError: a package is not installed, the model cannot be loaded, its directory says that its weights are
+            used otherwise (see `saved.check_settings`), or what a family of the user's opens is no `Policy`.
         DeviceMemoryError: the model does not fit into the device's memory.
     """
     options = options_of(section.family)
@@ -50,7 +50,14 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     )
     # A family of the user's own shows its own errors, with where they came from.
     with clear_memory_errors(advice), clear_opening_errors(what, fix) if options.policy else nullcontext():
-        policy: Policy = family.open(section, source, seed)
+        policy = family.open(section, source, seed)
+    from plumbline.policies.policy import Policy
+
+    if not isinstance(policy, Policy):
+        raise ModelError(
+            f"{section.family} opened a {type(policy).__name__}, which is no subclass of Policy",
+            "inherit plumbline.policies.policy.Policy, whose defaults are what a family need not write",
+        )
     return policy
 
 

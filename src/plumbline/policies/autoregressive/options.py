@@ -19,6 +19,5 @@ class AutoregressiveModel(PretrainedModel):
 
 
 OPTIONS = FamilyOptions(
-    model=AutoregressiveModel,
-    policy="plumbline.policies.autoregressive.policy:AutoregressivePolicy",
+    model=AutoregressiveModel, policy="plumbline.policies.autoregressive.policy:AutoregressivePolicy"
 )

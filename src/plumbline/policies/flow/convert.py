@@ -58,13 +58,7 @@ LAYER_NAMES = {
 
 
 def convert(
-    checkpoint: Path,
-    folder: Path,
-    tokenizer: str,
-    *,
-    heads: int = 32,
-    context: int = 1024,
-    weights: str | None = None,
+    checkpoint: Path, folder: Path, tokenizer: str, *, heads: int = 32, context: int = 1024, weights: str | None = None
 ) -> FlowConfig:
     """Write a flow model's directory from a checkpoint.
 

@@ -28,8 +28,5 @@ class FlowSampling(SteppedSampling):
 
 
 OPTIONS = FamilyOptions(
-    model=FlowModel,
-    sampling=FlowSampling,
-    reads=STEPS | SOME_STEPS,
-    policy="plumbline.policies.flow.policy:FlowPolicy",
+    model=FlowModel, sampling=FlowSampling, reads=STEPS | SOME_STEPS, policy="plumbline.policies.flow.policy:FlowPolicy"
 )

@@ -93,11 +93,7 @@ Denoised = tuple[int, NDArray[np.int64], list[Step]]
 
 @torch.no_grad()
 def denoise(
-    law_of: LawOf,
-    chunk: Chunk[MaskedSampling],
-    pieces: Sequence[Slice],
-    mask_id: int,
-    ends: Sequence[int],
+    law_of: LawOf, chunk: Chunk[MaskedSampling], pieces: Sequence[Slice], mask_id: int, ends: Sequence[int]
 ) -> Iterator[Denoised]:
     """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
 

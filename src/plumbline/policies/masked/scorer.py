@@ -16,12 +16,7 @@ from plumbline.policies import places as at_places
 from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import distinct_prompts
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.places import (
-    Places,
-    largest_log_prob,
-    log_confidence,
-    log_less_confident,
-)
+from plumbline.policies.places import Places, largest_log_prob, log_confidence, log_less_confident
 from plumbline.records import Trajectory
 
 # -- schedule --------------------------------------------------------------------------------------------------------
@@ -199,11 +194,7 @@ class Recorded:
 
     @classmethod
     def of(
-        cls,
-        trajectories: Sequence[Trajectory],
-        sampling: MaskedSampling,
-        mask_id: int,
-        block: int | None = None,
+        cls, trajectories: Sequence[Trajectory], sampling: MaskedSampling, mask_id: int, block: int | None = None
     ) -> "Recorded":
         """Lay out the steps of trajectories that share the law `sampling`.
 

@@ -96,10 +96,7 @@ def in_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:
     hooks = []
     for module in model.modules():
         if not at_once and next(module.parameters(recurse=False), None) is not None:
-            hooks += [
-                module.register_forward_pre_hook(widen),
-                module.register_forward_hook(narrow, always_call=True),
-            ]
+            hooks += [module.register_forward_pre_hook(widen), module.register_forward_hook(narrow, always_call=True)]
     try:
         if at_once:
             for module in model.modules():

@@ -25,8 +25,5 @@ class SlotSampling(MaskedSampling):
 
 
 OPTIONS = FamilyOptions(
-    model=SlotModel,
-    sampling=SlotSampling,
-    reads=STEPS,
-    policy="plumbline.policies.slots.policy:SlotPolicy",
+    model=SlotModel, sampling=SlotSampling, reads=STEPS, policy="plumbline.policies.slots.policy:SlotPolicy"
 )
