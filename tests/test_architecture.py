@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -278,6 +279,15 @@ def test_no_package_exceeds_its_budget():
     assert all(sum(lines) <= BUDGETS[name] for name, lines in found.items()), f"\n{table()}"
     assert entries() <= ENTRIES
     assert len(plumbline.__all__) <= NAMES
+
+
+def test_a_name_is_of_one_class_and_a_protocol_is_rare():
+    """A base class with defaults says what a part must do; a protocol is for what others write (ASGI, trainers)."""
+    classes = [node for path in modules() for node in nodes(path) if isinstance(node, ast.ClassDef)]
+    names = Counter(node.name for node in classes if not node.name.startswith("_"))
+    protocols = [node.name for node in classes if any("Protocol" in ast.unparse(base) for base in node.bases)]
+    assert len(protocols) <= 12, protocols
+    assert len(twice := [name for name, count in names.items() if count > 1]) <= 8, twice
 
 
 def test_only_named_boundaries_catch_everything():

@@ -6,9 +6,10 @@ once and goes on: a run is not stopped by noise. It is quiet until it has stoppe
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge
+from plumbline.checks.diagnosis.live import Trains
 from plumbline.recipe.handoff import Condition, WatchRule
 from plumbline.runs.run import Run
 
@@ -16,12 +17,6 @@ Action = Literal["stop", "warn", "noise"]
 """stop: the run stops after a checkpoint. warn: it is said. noise: it would be, if the interval were narrower."""
 EVENT = "watch"
 """The kind of a rule's events, and the key of what a stage remembers of them."""
-
-
-class Remembers(Protocol):
-    """A stage of a run: it has plain values that a resumed run takes up again."""
-
-    memory: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ class Watcher:
         stage: whose memory a resumed run takes up again.
     """
 
-    def __init__(self, run: Run, stage: Remembers) -> None:
+    def __init__(self, run: Run, stage: Trains) -> None:
         self.run, self.rules, self.stage = run, rules_of(run), stage
         self._rows: list[Mapping[str, Any]] | None = None
 
