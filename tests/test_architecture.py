@@ -255,7 +255,7 @@ BUDGETS = {
     "plumbline_miniwob": 1_726,
     "modules": 837,
     "algorithms": 511,
-    "checks": 7_981,
+    "checks": 7_980,
     "cli": 993,
     "config": 403,
     "engines": 1_630,
@@ -264,7 +264,7 @@ BUDGETS = {
     "recipe": 1_023,
     "reports": 2_572,
     "runs": 1_928,
-    "serve": 2_051,
+    "serve": 2_055,
     "tasks": 3_227,
     "training": 2_090,
 }

@@ -92,7 +92,11 @@ def bound(host: str, port: int) -> socket.socket:
         EngineError: the address is not this machine's, or the port is taken.
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        try:  # of a number nobody is asked
+            family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+            address: Any = (host, port)
+        except ValueError:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise EngineError(f"cannot serve on {host}: {error.strerror or error}", "give another --host") from error
