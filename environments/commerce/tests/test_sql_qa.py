@@ -155,7 +155,7 @@ def test_no_query_takes_or_gives_more_than_its_limits(untouched, kind):
 MEMORY = """
 import resource, sys
 from pathlib import Path
-from plumbline_commerce.sql_qa.engine import LIMITS, Refusal
+from plumbline_commerce.sql_qa.engine import LIMITS, QueryRefusal
 from environments.commerce.tests.test_sql_qa import ATTACKS, SHORT, taken
 def most():  # not ru_maxrss, which begins with that of the process that started this one
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -165,7 +165,7 @@ before = most()
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # if the limit were gone, the machine's memory would be next
 for text in ATTACKS["memory"]:
     result, seconds = taken(text, Path(sys.argv[1]), LIMITS)
-    assert isinstance(result, Refusal) and result.cause in ("memory", "time"), (text, result)
+    assert isinstance(result, QueryRefusal) and result.cause in ("memory", "time"), (text, result)
     assert seconds < 1.5 * LIMITS.seconds, text
 print((most() - before) >> 10)
 """
