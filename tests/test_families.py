@@ -207,10 +207,7 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(runs, tmp
 
 @pytest.mark.parametrize(
     ("family", "rl", "message"),
-    [
-        ("slots", {"algorithm": {"keep": 1}}, "scores a whole rollout"),
-        ("slots", {"algorithm": "espo"}, "cannot do"),
-    ],
+    [("slots", {"algorithm": {"keep": 1}}, "scores a whole rollout"), ("slots", {"algorithm": "espo"}, "cannot do")],
 )
 def test_what_a_family_cannot_do_is_said(family, rl, message, runs, tmp_path, monkeypatch):
     """Also of a family of one's own, whose keys nobody knows before."""

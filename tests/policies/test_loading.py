@@ -110,10 +110,7 @@ def test_an_adapter_of_another_model(copy, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (
-            {"lora": LoraSection(rank=32, alpha=4)},
-            "adapter of rank 2 and alpha 4, .* trains one of rank 32",
-        ),
+        ({"lora": LoraSection(rank=32, alpha=4)}, "adapter of rank 2 and alpha 4, .* trains one of rank 32"),
         ({"lora": LoraSection(rank=2, alpha=32)}, "trains one of rank 2 and alpha 32"),
         ({}, "and the recipe trains all weights"),
         ({"lora": LoraSection(rank=2, alpha=4)}, r"on other layers than model\.lora\.targets asks for: 10 differ"),

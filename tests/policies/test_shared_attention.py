@@ -57,9 +57,7 @@ def ragged(lengths=LENGTHS):
         ids = rng.integers(3, 290, prompt)
         for length in completions:
             step = Step(
-                positions=np.arange(length),
-                tokens=rng.integers(3, 290, length),
-                logprobs=np.zeros(length, np.float32),
+                positions=np.arange(length), tokens=rng.integers(3, 290, length), logprobs=np.zeros(length, np.float32)
             )
             found.append(Trajectory(prompt=ids, steps=(step,), text="", sampling=Sampling(), finish="length"))
     return found

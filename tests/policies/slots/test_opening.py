@@ -40,10 +40,9 @@ def test_a_refusion_checkpoint_is_opened_as_the_qwen3_that_it_is(tmp_path, named
     folder = save_mini(tmp_path / "refusion", rope_theta=500.0)
     plain = Qwen3ForCausalLM.from_pretrained(folder)
     without_mask_in_tokenizer(folder)
-    names = {
-        "model_type": {"model_type": "refusion"},
-        "architectures": {"architectures": ["ReFusionForCausalLM"]},
-    }[named]
+    names = {"model_type": {"model_type": "refusion"}, "architectures": {"architectures": ["ReFusionForCausalLM"]}}[
+        named
+    ]
     edit(
         folder / "config.json",
         mask_token_id=3,
