@@ -11,8 +11,6 @@ from plumbline.api import check_episodes
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_episodes
-from plumbline.policies import open_policy
-from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.slots.options import SlotSampling
@@ -29,10 +27,8 @@ from plumbline.training.rollouts import collect
 from plumbline.training.sft import demonstrate
 from plumbline.training.update import credit, independent_parts, update_policy
 from tests.evaluation.shown_toy import ShownToy
-from tests.policies.flow import conftest as flow
-from tests.policies.masked import conftest as masked
-from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
-from tests.policies.slots import models as slots
+from tests.policies import families
+from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures
 from tests.test_judging import trajectory
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
@@ -52,18 +48,14 @@ LONGER = {family: replace(law, max_tokens=4, top_k=0, temperature=3.0) for famil
 
 
 @pytest.fixture(scope="module")
-def folders(tiny_folder, masked_folder, tmp_path_factory):  # noqa: F811 - a fixture
-    new = tmp_path_factory.mktemp("families")
-    # A flow's noisy start has no term, and would be drawn anew each time.
-    start = flow.make(new / "flow", source="mask", context=128)
-    mini = slots.save_mini(new / "slots")
-    return {"autoregressive": tiny_folder, "masked": masked_folder, "slots": mini, "flow": start}
+def folders(family_folders):  # noqa: F811 - a fixture
+    return family_folders
 
 
 def opened(family, folders, **of_autoregressive):
-    if family == "autoregressive":
-        return open_policy(AutoregressiveModel(name=str(folders[family]), **of_autoregressive), str(folders[family]))
-    return {"masked": masked, "slots": slots, "flow": flow}[family].opened(folders[family])
+    if family == "flow":  # whose noisy start has no term, and would be drawn anew each time
+        return families.opened("flow", folders["flow of masks"], attention="full")
+    return families.opened(family, folders[family], **(of_autoregressive if family == "autoregressive" else {}))
 
 
 class Twice:

@@ -87,14 +87,22 @@ def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_law(family, runs, tmp_
     assert rows[0]["train/tis_gap"] < 1e-4 < max(row["train/tis_gap"] for row in rows)
 
 
+def evaluated(saved):
+    task = ToyTask({"size": 4})
+    return evaluate_model(str(saved), task, task.examples("val"), "val", ModelOptions(), Silent())
+
+
+def assert_answers_as_in_its_run(run):
+    (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
+    again = evaluated(run.folder / "models" / "rl")
+    assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
+
+
 def test_a_saved_model_is_opened_as_what_it_is(finished):
     family, run = finished
     saved = str(run.folder / "models" / "rl")
-    task = ToyTask({"size": 4})
-    again = evaluate_model(saved, task, task.examples("val"), "val", ModelOptions(), Silent())
-    (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
     if family != "flow":  # whose noise is drawn even where its tokens are not
-        assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
+        assert_answers_as_in_its_run(run)
     other = "masked" if family != "masked" else "slots"
     with pytest.raises(ModelError, match=f"is of family {family}, not {other}"):
         open_policy(ModelSection(name=saved, family=other), saved)
@@ -119,10 +127,7 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted):
     section, law = as_trained(saved, ModelOptions())
     assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
     assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
-    task = ToyTask({"size": 4})
-    again = evaluate_model(saved, task, task.examples("val"), "val", ModelOptions(), Silent())
-    (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
-    assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
+    assert_answers_as_in_its_run(run)
     assert as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
     assert as_trained(str(run.folder / "models" / "base"), ModelOptions())[0].lora is None
 
@@ -154,9 +159,8 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
     assert card["model"]["quantize"] is None
     write_json(saved / "plumbline.json", {**card, "model": {**card["model"], "quantize": "4bit"}})
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    task = ToyTask({"size": 4})
     with pytest.raises(ModelError, match="needs bitsandbytes"):
-        evaluate_model(str(saved), task, task.examples("val"), "val", ModelOptions(), Silent())
+        evaluated(saved)
 
 
 def test_what_auto_was_is_remembered(finished):

@@ -59,7 +59,7 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     """Under a clock in which a step of SFT takes a second and one of GRPO two."""
     runs, out = tmp_path / "runs", tmp_path / "docs"
     words = ["run", "extraction", "--only", "flow", "masked-just", "--seeds", "0", "--n", "3", "--runs", str(runs)]
-    words += ["--seconds", "2", "--model", str(backbone), "--set", *SMALL]
+    words += ["--seconds", "2", "--model", str(backbone), "--set", *SMALL, "sampling.max_tokens=24"]
     ticks = iter(range(10**6))
     monkeypatch.setattr("time.process_time", lambda: float(next(ticks)))
     with pytest.raises(SystemExit) as ended:

@@ -11,8 +11,7 @@ from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
-
-trl = pytest.importorskip("trl", reason="TRL is the peer of this test; pip install '.[dev]'")
+from tests.peers.trainer import grpo_trainer
 
 CHATS = [
     [{"role": "user", "content": "o produto chegou"}],
@@ -20,39 +19,7 @@ CHATS = [
 ]
 G, LIMIT = 4, 12
 TEMPERATURE = 0.8
-
-
-@pytest.fixture(scope="module")
-def trainer(tiny_folder, tmp_path_factory):
-    """A GRPOTrainer on the tiny model; only its loss is used."""
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    def build(loss_type: str, beta: float):
-        config = trl.GRPOConfig(
-            output_dir=str(tmp_path_factory.mktemp("trl")),
-            per_device_train_batch_size=2 * G,
-            num_generations=G,
-            max_completion_length=LIMIT,
-            temperature=TEMPERATURE,
-            loss_type=loss_type,
-            beta=beta,
-            epsilon=0.1,
-            epsilon_high=1.15 if loss_type == "cispo" else 0.15,  # TRL clips a CISPO weight at the value itself
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-        )
-        return trl.GRPOTrainer(
-            model=AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32),
-            reward_funcs=lambda completions, **_: [0.0] * len(completions),
-            args=config,
-            train_dataset=Dataset.from_list([{"prompt": chat} for chat in CHATS]),
-            processing_class=AutoTokenizer.from_pretrained(tiny_folder),
-        )
-
-    return build
+PARTS = ("ids", "mask")
 
 
 def batch_for_trl(policy, groups, advantages, old, reference):
@@ -61,12 +28,9 @@ def batch_for_trl(policy, groups, advantages, old, reference):
     longest_prompt = max(len(t.prompt) for t in trajectories)
     longest = max(t.num_tokens for t in trajectories)
     batch = {
-        "prompt_ids": torch.zeros(len(trajectories), longest_prompt, dtype=torch.long),
-        "prompt_mask": torch.zeros(len(trajectories), longest_prompt, dtype=torch.long),
-        "completion_ids": torch.zeros(len(trajectories), longest, dtype=torch.long),
-        "completion_mask": torch.zeros(len(trajectories), longest, dtype=torch.long),
-        "old_per_token_logps": torch.zeros(len(trajectories), longest),
-        "ref_per_token_logps": torch.zeros(len(trajectories), longest),
+        **{f"prompt_{part}": torch.zeros(len(trajectories), longest_prompt, dtype=torch.long) for part in PARTS},
+        **{f"completion_{part}": torch.zeros(len(trajectories), longest, dtype=torch.long) for part in PARTS},
+        **{f"{law}_per_token_logps": torch.zeros(len(trajectories), longest) for law in ("old", "ref")},
     }
     at = 0
     for row, t in enumerate(trajectories):
@@ -95,7 +59,7 @@ def batch_for_trl(policy, groups, advantages, old, reference):
         ("cispo", 0.0, 1.1),
     ],
 )
-def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, beta, cap):
+def test_same_batch_same_loss_and_gradients(tiny_folder, tmp_path, loss_type, beta, cap):
     """With a cap there is a third law, the sampler's (TRL leaves the KL without its weight: no beta there)."""
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     law = Sampling(temperature=TEMPERATURE, max_tokens=LIMIT)
@@ -140,7 +104,12 @@ def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, bet
         losses.loss.backward()
         total += losses.loss.item()
 
-    peer = trainer(loss_type, beta)
+    peer = grpo_trainer(
+        tiny_folder, tmp_path, lambda completions, **_: [0.0] * len(completions), CHATS,
+        per_device_train_batch_size=2 * G, num_generations=G, max_completion_length=LIMIT, temperature=TEMPERATURE,
+        loss_type=loss_type, beta=beta, epsilon=0.1,
+        epsilon_high=1.15 if loss_type == "cispo" else 0.15,  # TRL clips a CISPO weight at the value itself
+    )  # fmt: skip
     peer.model.train()
     peer.current_gradient_accumulation_steps = 1
     batch = batch_for_trl(policy, groups, advantages, old, reference)

@@ -9,8 +9,8 @@ import torch
 from plumbline.errors import DataError
 from plumbline.storage import write_jsonl
 from plumbline.tasks import open_task
+from tests.peers.trainer import grpo_trainer
 
-trl = pytest.importorskip("trl")
 rewards = pytest.importorskip("trl.rewards")
 
 
@@ -58,33 +58,6 @@ RANGES = {"accuracy": [0, 2], "form": [0, 0.5], "signed": [-1, 1], "sometimes": 
 RANGES_OF_TWO = {name: RANGES[name] for name in ("accuracy", "form")}
 
 
-@pytest.fixture(scope="module")
-def trainer(tiny_folder, tmp_path_factory):
-    """A GRPOTrainer of which only the rewards are used."""
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    def build(functions, weights):
-        config = trl.GRPOConfig(
-            output_dir=str(tmp_path_factory.mktemp("trl")),
-            per_device_train_batch_size=len(TEXTS),
-            num_generations=len(TEXTS),
-            reward_weights=weights,
-            use_cpu=True,
-            bf16=False,
-            report_to="none",
-        )
-        return trl.GRPOTrainer(
-            model=AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32),
-            reward_funcs=functions,
-            args=config,
-            train_dataset=Dataset.from_list([{"prompt": "a"}]),
-            processing_class=AutoTokenizer.from_pretrained(tiny_folder),
-        )
-
-    return build
-
-
 @pytest.mark.filterwarnings("ignore:sometimes returned NaN")
 @pytest.mark.parametrize("chat", [False, True])
 @pytest.mark.parametrize(
@@ -98,10 +71,11 @@ def trainer(tiny_folder, tmp_path_factory):
         ([sometimes, signed], [-1.0, -0.5]),
     ],
 )
-def test_sums_are_those_of_trl_up_to_the_scale(tmp_path, trainer, functions, weights, chat):
+def test_sums_are_those_of_trl_up_to_the_scale(tmp_path, tiny_folder, functions, weights, chat):
     """The same line from TRL's sum to the reward for every answer: advantages of a group are the same."""
     prompt = [{"role": "user", "content": "1?"}] if chat else "1?"
-    peer = trainer(functions, weights)
+    of = {"per_device_train_batch_size": len(TEXTS), "num_generations": len(TEXTS), "reward_weights": weights}
+    peer = grpo_trainer(tiny_folder, tmp_path / "trl", functions, ["a"], **of)
     completions = [[{"role": "assistant", "content": text}] if chat else text for text in TEXTS]
     inputs = [{"prompt": prompt, "answer": "1"}] * len(TEXTS)
     said = peer._calculate_rewards(inputs, [prompt] * len(TEXTS), completions, [[0]] * len(TEXTS))

@@ -5,60 +5,40 @@ from dataclasses import replace
 import pytest
 import torch
 
-from conftest import WORDS
 from plumbline.api import sampled
-from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.decoders import graphs
-from plumbline.policies.flow.options import FlowSampling
-from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.pretrained import loading
-from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.token_law import noises
-from plumbline.recipe import TinySection, parse
-from plumbline.records import Sampling
 from plumbline.training import microbatches as passes
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import Credit, update_policy
 from tests.fake_gpu import Tape, fake_gpu, is_there
+from tests.policies.families import LAWS, opened
 from tests.training.toy_runs import toy_recipe
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto")]
-MASKED = MaskedSampling(max_tokens=8, steps=4)
-SLOTS = SlotSampling(max_tokens=8, steps=4)
-FLOW = FlowSampling(max_tokens=8, steps=4)
-PLAIN = Sampling(max_tokens=8)
 SELECTORS = ("random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+MASKED, SLOTS, FLOW, PLAIN = (LAWS[family] for family in ("masked", "slots", "flow", "autoregressive"))
 FAMILIES = {
-    "masked": ({"canvas": 8, "attention": "prefix"}, [replace(MASKED, selector=name) for name in SELECTORS]),
-    "flow": (
-        {"canvas": 8, "attention": "full", "explore": True},
-        [replace(FLOW, kernel=k) for k in ("conditional", "marginal")],
-    ),
-    "slots": (
-        {"canvas": 8, "slot": 2, "lora": {"rank": 2}},
-        [replace(SLOTS, selector=name) for name in ("plackett_luce", "random")],
-    ),
+    "masked": ({}, [replace(MASKED, selector=name) for name in SELECTORS]),
+    "flow": ({"explore": True}, [replace(FLOW, kernel=kernel) for kernel in ("conditional", "marginal")]),
+    "slots": ({"lora": {"rank": 2}}, [SLOTS, replace(SLOTS, selector="random")]),
     "autoregressive": ({"lora": {"rank": 2}}, [PLAIN, replace(PLAIN, top_k=5, top_p=0.9)]),
     "autoregressive-general": ({"decoder": "transformers"}, [PLAIN]),
 }
 
 
 @pytest.fixture(params=sorted(FAMILIES))
-def family(request, tmp_path, monkeypatch):
+def family(request, family_folders, monkeypatch):
     """A family's name, its laws, and its policy on the fake GPU."""
     (options, laws), name = FAMILIES[request.param], request.param.partition("-")[0]
-    sizes = TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=128)
-    make_tiny(tmp_path / "m", sizes, WORDS * 10, 0, name, options.get("attention", "full"))
     monkeypatch.setattr(graphs, "capture", Tape)
     monkeypatch.setattr(graphs, "_memory", lambda buffers: 8e10)
     monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
     for planted, value in {"begin_peak": None, "peak": 10**6, "within_reach": 10**9}.items():
         monkeypatch.setattr(passes, planted, lambda device, value=value: value)
-    values = {"name": "x", **options, "family": name, "device": "cuda", "dtype": "float32"}
-    section = parse({"name": "x", "model": values}).model
     with fake_gpu():
-        yield name, laws, open_policy(section, str(tmp_path / "m"))
+        yield name, laws, opened(name, family_folders[name], device="cuda", dtype="float32", **options)
 
 
 def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):

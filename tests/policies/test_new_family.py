@@ -48,14 +48,16 @@ def opened(family, tmp_path):
 
 
 def test_the_guides_laws_hold(blocks, opened):
-    exec(compile(blocks[1], str(GUIDE), "exec"), {"policy": opened})
+    fewer = blocks[1].replace("draws=20_000", "draws=4_000")
+    assert fewer != blocks[1]
+    exec(compile(fewer, str(GUIDE), "exec"), {"policy": opened})
 
 
 def test_they_would_not_for_a_sampler_of_another_law(opened, monkeypatch):
     module = sys.modules["tabular_family"]
     honest = module.draw
     monkeypatch.setattr(module, "draw", lambda logits, uniforms, law: honest(logits * 1.2, uniforms, law))
-    laws = check_policy(opened, [{"role": "user", "content": "?"}], Sampling(max_tokens=2), draws=5000)
+    laws = check_policy(opened, [{"role": "user", "content": "?"}], Sampling(max_tokens=2), draws=3000)
     assert laws.gap > 1e-3
     assert laws.chi_square_p < 1e-3
 

@@ -5,7 +5,9 @@ import json
 import pickle
 import shutil
 import struct
+import sys
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,15 +15,17 @@ from safetensors.torch import load_file, save_file
 
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError, PlumblineError
-from plumbline.policies import check_model
+from plumbline.policies import check_model, open_policy
 from plumbline.policies.export.export import Export, export
 from plumbline.policies.opening import clear_opening_errors
+from plumbline.policies.pretrained.chat import CHATML
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, ModelSection, TinySection, options_of
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent
+from tests.policies.families import LAWS, edit
+from tests.policies.families import opened as open_lively
 from tests.policies.published import WORDS
-from tests.policies.test_loading import edit, opened
 from tests.policies.test_published import MASKED, llada
 
 CHAT = [{"role": "user", "content": "nota?"}]
@@ -39,6 +43,10 @@ def copy(tiny_folder, tmp_path):
 def adapter(tiny_folder, tmp_path):
     opened(tiny_folder, lora=LORA).save(tmp_path / "adapter", {})
     return tmp_path / "adapter"
+
+
+def opened(folder, family="autoregressive", **options):
+    return open_policy(options_of(family).model(name=str(folder), **options), str(folder))
 
 
 def text(name, value):
@@ -104,11 +112,16 @@ TWICE = {"type": "Replace", "pattern": {"Regex": "(.)"}, "content": "aa"}
 def weights(change):
     def of_all(folder):
         path = next(folder.glob("*.safetensors"))
-        save_file({name: change(name, each) for name, each in load_file(path).items()}, path, metadata={"format": "pt"})
+        save_file(change(load_file(path)), path, metadata={"format": "pt"})
 
     return of_all
 
 
+def first_100(of):
+    return {name: each[:100].contiguous() if each.shape[0] == 300 else each for name, each in of.items()}
+
+
+DOWN = "model.layers.0.mlp.down_proj.weight"
 DAMAGED = {
     "no heads": (key("config.json", num_attention_heads=0), "num_attention_heads: 0, which is no size"),
     "negative": (key("config.json", hidden_size=-1), "hidden_size: -1, which is no size"),
@@ -127,15 +140,8 @@ DAMAGED = {
     "growing": (tokenizer("normalizer", {"type": "Sequence", "normalizers": [TWICE] * 24}), "makes over"),
     "special list": (text("special_tokens_map.json", '{"eos_token": [1]}'), "cannot load a tokenizer"),
     "odd special": (key("tokenizer_config.json", eos_token={"a": 1}), "cannot load a tokenizer"),
-    "template cut": (template("{% for %}"), "chat template"),
     "template raises": (template("{{ 1 / 0 }}"), "chat template .* division by zero"),
-    "template recursive": (template("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "chat template"),
     "template huge": (template("{{ 'x' * 3000000 }}"), "leaves out the question"),
-    "template empty": (template("{{ '' }}"), "leaves out the question"),
-    "template number": (
-        lambda f: ((f / "chat_template.jinja").unlink(), key("tokenizer_config.json", chat_template=3)(f)),
-        "chat template",
-    ),
     "cut": (lambda f: text("model.safetensors", (f / "model.safetensors").read_bytes()[:-9])(f), "is cut off: "),
     "pointer": (text("model.safetensors", POINTER), "model.safetensors is a pointer of Git LFS, and not the weights"),
     "tokenizer pointer": (text("tokenizer.json", POINTER), "tokenizer.json is a pointer of Git LFS"),
@@ -148,12 +154,31 @@ DAMAGED = {
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "has a config and no weights"),
     "pickle of a list": (instead("pytorch_model.bin", pickle.dumps([1])), "cannot load a causal language model"),
     "integers": (
-        weights(lambda name, each: each.to(torch.int8) if each.ndim == 2 else each),
+        weights(lambda of: {name: each.to(torch.int8) if each.ndim == 2 else each for name, each in of.items()}),
         r"holds .*\.weight as integers \(I8\), and its config.json has no quantization_config",
     ),
     "never written": (
-        weights(lambda name, each: torch.zeros_like(each)),
+        weights(lambda of: {name: torch.zeros_like(each) for name, each in of.items()}),
         "were never written: every embedding holds 0 alone",
+    ),
+    "no tokenizer": (
+        lambda f: [(f / name).unlink() for name in ("tokenizer.json", "tokenizer_config.json")],
+        "has a model and no tokenizer",
+    ),
+    "no causal model": (
+        key("config.json", model_type="t5", architectures=["T5ForConditionalGeneration"]),
+        "cannot load a causal language model",
+    ),
+    "junk": (text("model.safetensors", b"not safetensors"), "cannot load a causal language model|is cut off"),
+    "one weight less": (
+        weights(lambda of: {name: each for name, each in of.items() if name != DOWN}),
+        "is of another model: it lacks 1 weights",
+    ),
+    "one weight more": (weights(lambda of: {**of, "model.extra.weight": torch.zeros(2)}), "also has 1 weights"),
+    "another shape": (weights(lambda of: {**of, DOWN: torch.zeros(3, 3)}), "another (shape|model)|cannot load"),
+    "fewer embeddings": (
+        lambda f: (key("config.json", vocab_size=100)(f), weights(first_100)(f)),
+        "has 300 tokens, but the model has embeddings for 100",
     ),
     "bin pointer": (instead("pytorch_model.bin", POINTER), "is a pointer of Git LFS"),
 }
@@ -161,6 +186,11 @@ DAMAGED_ADAPTERS = {
     "pattern": (key("adapter_config.json", target_modules="("), "the adapter in .* is of another model"),
     "rank 0": (key("adapter_config.json", r=0), "is damaged, or of an adapter that is no LoRA"),
     "rank of words": (key("adapter_config.json", rank_pattern={"(": 3}), "the adapter in .* is of another model"),
+    "no rank": (lambda f: edit(f / "adapter_config.json", r=None), "is damaged, or of an adapter that is no LoRA"),
+    "another shape": (
+        weights(lambda of: {**of, next(iter(of)): torch.zeros(7, 7)}),
+        "the adapter in .* is of another model",
+    ),
     "another kind": (key("adapter_config.json", peft_type="NONE"), "the adapter in .* is of another model"),
     "odd bias": (key("adapter_config.json", bias=3), "the adapter in .* is of another model"),
     "no weights": (lambda f: (f / "adapter_model.safetensors").unlink(), "has a config and no weights"),
@@ -223,6 +253,79 @@ def test_one_fault_has_one_sentence_by_every_way(copy, tmp_path, name):
     assert len(set(causes)) == 1
 
 
+def test_a_missing_model(tmp_path):
+    with pytest.raises(ModelError, match="there is no model directory at"):
+        opened(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        opened(tmp_path / "empty")
+
+
+def test_a_tokenizer_without_a_chat_template_and_two_ways_to_give_one(copy, tmp_path):
+    (copy / "chat_template.jinja").unlink(missing_ok=True)
+    edit(copy / "tokenizer_config.json", chat_template=None)
+    with pytest.raises(ModelError, match="has no chat template"):
+        opened(copy)
+    chat = [{"role": "user", "content": "oi"}]
+    by_name = opened(copy, chat_template="chatml").chat.prompt(chat)
+    (tmp_path / "template.jinja").write_text(CHATML)
+    assert opened(copy, chat_template=str(tmp_path / "template.jinja")).chat.prompt(chat) == by_name
+    with pytest.raises(ModelError, match="cannot read the chat template"):
+        opened(copy, chat_template=str(tmp_path / "absent.jinja"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"lora": LoraSection(rank=32, alpha=4)}, "adapter of rank 2 and alpha 4, .* trains one of rank 32"),
+        ({"lora": LoraSection(rank=2, alpha=32)}, "trains one of rank 2 and alpha 32"),
+        ({}, "and the recipe trains all weights"),
+        ({"lora": LoraSection(rank=2, alpha=4)}, r"on other layers than model\.lora\.targets asks for: 10 differ"),
+        ({"lora": LoraSection(rank=2, alpha=4, targets=["q_proj"])}, "2 differ .*v_proj"),
+        ({"lora": LoraSection(rank=2, alpha=4, targets=r".*\.q_proj")}, "2 differ .*v_proj"),
+        ({"lora": LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"]), "family": "masked"}, "of family autoreg"),
+    ],
+    ids=["rank", "alpha", "all weights", "all layers", "fewer layers", "a pattern", "family"],
+)
+def test_an_adapter_keeps_its_settings_and_says_so(copy, tmp_path, asked, message):
+    """It was opened with its own, whatever the recipe said."""
+    lora = LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"])
+    opened(copy, lora=lora).save(tmp_path / "adapter", {})
+    with pytest.raises(ModelError, match=message):
+        opened(tmp_path / "adapter", **asked)
+    for targets in (lora.targets, r".*\.(q|v)_proj"):
+        again = opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": targets}))
+        assert {weight.shape[0] for name, weight in again.trainable().items() if "lora_A" in name} == {2}
+
+
+def test_an_adapter_on_all_layers_is_that_of_the_default_targets(copy, tmp_path):
+    opened(copy, lora=LoraSection(rank=2)).save(tmp_path / "adapter", {})
+    assert opened(tmp_path / "adapter", lora=LoraSection(rank=2)).adapter is not None
+
+
+def test_a_base_in_4_bits_belongs_to_its_adapter(copy, tmp_path):
+    opened(copy, lora=LoraSection(rank=2)).save(tmp_path / "adapter", {"model": {"quantize": "4bit"}})
+    with pytest.raises(ModelError, match="trained with quantize: 4bit, not None"):
+        opened(tmp_path / "adapter", lora=LoraSection(rank=2))
+
+
+def test_lora_on_layers_that_are_not_there(copy):
+    with pytest.raises(ModelError, match=r"model\.lora does not fit"):
+        opened(copy, lora=LoraSection(targets=["no_such_layer"]))
+
+
+def test_a_context_longer_than_the_model_was_made_for(copy):
+    with pytest.raises(ModelError, match="made for 256 tokens"):
+        opened(copy, context=4096)
+    assert opened(copy, context=64).context == 64
+
+
+def test_four_bits_without_bitsandbytes(copy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(ModelError, match="needs bitsandbytes"):
+        opened(copy, quantize="4bit", lora=LoraSection())
+
+
 # -- weights and logits that are no numbers ---------------------------------------------------------------------------
 
 
@@ -239,16 +342,13 @@ def test_a_weight_that_is_no_number_is_named(copy, adapter, which, value):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("family", ["autoregressive", "masked", "slots", "flow"])
-def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(tmp_path, family, temperature):
-    make_tiny(tmp_path / "model", TINY, WORDS, 0, family)
-    causal = family == "autoregressive"
-    policy = opened(tmp_path / "model", family, **({} if causal else {"canvas": 8}))
+@pytest.mark.parametrize("family", LAWS)
+def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(family_folders, family, temperature):
+    policy = open_lively(family, family_folders[family])
     with torch.no_grad():
         policy.model.get_output_embeddings().weight.fill_(float("nan"))
-    law, steps = (Sampling, {}) if causal else (options_of(family).sampling, {"steps": 1})
     with pytest.raises(ModelError, match="logits of the model are not finite"):
-        sampled(policy, [CHAT], 2, law(max_tokens=4, temperature=temperature, **steps), 0)
+        sampled(policy, [CHAT], 2, replace(LAWS[family], temperature=temperature), 0)
 
 
 # -- the network ------------------------------------------------------------------------------------------------------
@@ -370,7 +470,6 @@ KINDS = {
     "Lfm2": {"layer_types": ["conv", "full_attention"]},
     "Gemma3Text": {"head_dim": 16},
     "GptOss": {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1},
-    "Phimoe": {"num_local_experts": 2, "num_experts_per_tok": 1},
     "Llama4Text": {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1, "intermediate_size_mlp": 64},
 }
 MASKED_REFUSES = "cannot be read as a masked-diffusion model"
@@ -385,7 +484,6 @@ MASKED_REFUSES = "cannot be read as a masked-diffusion model"
         ("Lfm2", "masked", {"attention": "prefix"}, MASKED_REFUSES),
         ("Gemma3Text", "flow", {}, "cannot be told the time"),
         ("GptOss", "flow", {}, "cannot be told the time"),
-        ("Phimoe", "autoregressive", {"lora": LORA}, None),
         ("Llama4Text", "autoregressive", {}, None),
     ],
 )
@@ -437,7 +535,7 @@ def test_what_a_llada_config_says_of_positions_is_obeyed(tmp_path):
     torch.testing.assert_close(turns, plain / 2)
 
 
-@pytest.mark.parametrize("key", ["rope_theta", "rms_norm_eps", "weight_tying"])
+@pytest.mark.parametrize("key", ["rope_theta", "rms_norm_eps", "weight_tying", "d_model"])
 def test_a_llada_config_without_what_decides_logits_is_refused(tmp_path, key):
     layout = llada(tmp_path)
     del layout.config[key]

@@ -127,6 +127,14 @@ def llada(folder):
     return Layout(folder, config, weights_of(sizes, LLADA), LLADA, sizes, ids["<|mdm_mask|>"])
 
 
+def tied_llada(folder):
+    """One whose head is its embedding, of which the file has one copy."""
+    layout = llada(folder)
+    layout.config["weight_tying"] = True
+    del layout.weights[f"{LLADA['head']}.weight"]
+    return layout
+
+
 def sdar(folder, **more):
     """SDAR-1.7B-Chat: a Qwen3 that sees blocks of four; some of its config.json do not say so (`block_size`)."""
     ids = tokenizer(
@@ -148,7 +156,7 @@ def told_sdar(folder):
     return sdar(folder, block_size=4, mask_token_id=293)
 
 
-MASKED = (dllm, dream, llada, told_sdar)
+MASKED = (dllm, dream, llada, tied_llada, told_sdar)
 
 
 def far(policy, layout):

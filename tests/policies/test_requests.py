@@ -9,20 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.api import sampled
-from plumbline.policies import memory, open_policy
+from plumbline.policies import memory
 from plumbline.policies.autoregressive import policy as sampler
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
-from tests.policies.flow.conftest import make as make_flow
-from tests.policies.flow.conftest import opened as open_flow
-from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
-from tests.policies.masked.conftest import opened as open_masked
-from tests.policies.slots.models import opened as open_slots
-from tests.policies.slots.models import save_mini
+from tests.policies.families import CHATS, opened
 
 LAWS = {
     "autoregressive": [Sampling(max_tokens=8), Sampling(max_tokens=8, temperature=0.8)],
@@ -36,22 +30,14 @@ LAWS = {
     ],
     "flow": [FlowSampling(max_tokens=4, steps=3), FlowSampling(max_tokens=4, steps=3, temperature=0.8)],
 }
-CHATS = [[{"role": "user", "content": text}] for text in ("a b", "b b a b a", "a", "b a b a b a b b")]
 COPIES = (3, 1, 4, 2)
 
 
 @pytest.fixture(scope="module", params=sorted(LAWS))
-def policy(request, tmp_path_factory):
-    if request.param == "masked":
-        return open_masked(request.getfixturevalue("masked_folder"))
-    folder = tmp_path_factory.mktemp("requests") / request.param
-    if request.param == "slots":
-        return open_slots(save_mini(folder))
-    if request.param == "flow":
-        return open_flow(make_flow(folder))
-    tiny = request.getfixturevalue("tiny_folder")
-    policy = open_policy(ModelSection(name=str(tiny)), str(tiny))
-    policy.chat.stop_ids = tuple(range(40))  # so that completions have several lengths
+def policy(request, family_folders):
+    policy = opened(request.param, family_folders[request.param])
+    if request.param == "autoregressive":
+        policy.chat.stop_ids = tuple(range(40))  # so that completions have several lengths
     return policy
 
 

@@ -10,7 +10,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3TextConfig, 
 from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import packing
-from plumbline.policies.autoregressive import packing as bands
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.probe import probe
@@ -100,12 +99,16 @@ class Watched:
         monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
 
 
+@pytest.fixture(params=["written-out", "bands", "sdpa"])
+def way(request, monkeypatch):
+    """How attention is computed: at once, band after band, or by torch where scores would be too many."""
+    ways = {"bands": ("BAND", 4), "sdpa": ("SCORES_AT_ONCE", 0), "written-out": ("BAND", 128)}
+    monkeypatch.setattr(packing, *ways[request.param])
+    return request.param
+
+
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])
-@pytest.mark.parametrize("way", ["written-out", "bands", "sdpa"])
 def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, way, monkeypatch):
-    monkeypatch.setattr(
-        *{"bands": (bands, "BAND", 4), "sdpa": (packing, "SCORES_AT_ONCE", 0)}.get(way, (bands, "BAND", 128))
-    )
     trajectories = ragged()
     policy = opened(grouped, gradient_checkpointing=checkpointing)
     assert policy._abilities.shared
@@ -120,12 +123,8 @@ def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpoin
     assert attention.height == len(pack(trajectories, policy.device).ids[0])
 
 
-@pytest.mark.parametrize("way", ["written-out", "bands", "sdpa"])
-def test_demonstrations_end_to_end_train_as_rows_do(grouped, way, monkeypatch):
+def test_demonstrations_end_to_end_train_as_rows_do(grouped, way):
     """Of unlike lengths, with targets in several places, none of them padded; what three begin with is read once."""
-    monkeypatch.setattr(
-        *{"bands": (bands, "BAND", 4), "sdpa": (packing, "SCORES_AT_ONCE", 0)}.get(way, (bands, "BAND", 128))
-    )
     policy, rng = opened(grouped), np.random.default_rng(3)
     system, other = (tuple(rng.integers(3, 290, 40).tolist()) for _ in range(2))
     shown = [
@@ -145,12 +144,8 @@ def test_demonstrations_end_to_end_train_as_rows_do(grouped, way, monkeypatch):
         assert (packed[1][name] - gradient).norm() < 1e-4 * gradient.norm(), name
 
 
-@pytest.mark.parametrize("way", ["written-out", "bands", "sdpa"])
 @pytest.mark.parametrize("before", [0, 5])
-def test_causal_attention_behind_a_cache_is_torchs(before, way, monkeypatch):
-    monkeypatch.setattr(
-        *{"bands": (bands, "BAND", 4), "sdpa": (packing, "SCORES_AT_ONCE", 0)}.get(way, (bands, "BAND", 128))
-    )
+def test_causal_attention_behind_a_cache_is_torchs(before, way):
     made, scale = torch.Generator().manual_seed(2), 0.3
     query = torch.randn((2, 3, 2, 11, 8), generator=made)  # [K, times, B, Q, D]
     key, value = torch.randn((2, 2, 2, before + 11, 8), generator=made)  # [K, B, S, D]
@@ -166,7 +161,7 @@ def test_causal_attention_behind_a_cache_is_torchs(before, way, monkeypatch):
 @pytest.mark.parametrize("band", [1, 4, 128])
 def test_the_gradients_of_bands_are_those_of_one_softmax_over_prompt_and_past(band, monkeypatch):
     """In float64, against autograd through torch's attention of each head, with prompts of unlike lengths."""
-    monkeypatch.setattr(bands, "BAND", band)
+    monkeypatch.setattr(packing, "BAND", band)
     made = torch.Generator().manual_seed(4)
 
     def drawn(*shape):
@@ -179,7 +174,7 @@ def test_the_gradients_of_bands_are_those_of_one_softmax_over_prompt_and_past(ba
     wide = torch.cat([prompt, own], dim=3).unsqueeze(2).expand(-1, -1, 3, -1, -1, -1)  # [2, K, times, R, P + C, D]
     wanted = torch.nn.functional.scaled_dot_product_attention(query, *wide, attn_mask=sees, scale=0.3)
     weights = torch.randn(wanted.shape, generator=made, dtype=torch.float64)
-    got = bands.attend(query, *own, (*prompt, there), 0.3)
+    got = packing.attend(query, *own, (*prompt, there), 0.3)
     torch.testing.assert_close(got, wanted)
     for mine, true in zip(
         *(torch.autograd.grad((each * weights).sum(), (query, own, prompt)) for each in (got, wanted)), strict=True

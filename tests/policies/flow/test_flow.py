@@ -9,23 +9,20 @@ import torch
 from safetensors.torch import save_file
 
 from plumbline.api import check_policy, sampled
-from plumbline.errors import DataError, ModelError, RecipeError
+from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.token_law import noises
+from tests.policies.families import LAWS, drawn
 from tests.policies.flow.conftest import make, opened
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
-LAW = FlowSampling(max_tokens=4, steps=3)
+LAW = LAWS["flow"]
 
 
 @pytest.fixture(scope="module", params=["uniform", "mask"])
 def sourced(request, tmp_path_factory):
     return opened(make(tmp_path_factory.mktemp("models") / request.param, source=request.param))
-
-
-def drawn(policy, law=LAW, copies=3, seed=0):
-    return [t for group in sampled(policy, CHATS, copies, law, seed) for t in group]
 
 
 @pytest.mark.parametrize("kernel", ["conditional", "marginal"])
@@ -34,7 +31,7 @@ def test_both_laws_hold(tmp_path, kernel, options, monkeypatch):
     """With a start that is always the same (the noise has no term), one place, and few tokens that matter."""
     policy = opened(make(tmp_path / "m", source="mask"))
     law = FlowSampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
-    laws = check_policy(policy, CHATS[0], law, draws=2500)
+    laws = check_policy(policy, CHATS[0], law, draws=1500)
     assert laws.gap < 1e-5
     assert laws.chi_square_p > 1e-3
     assert 0.97 < laws.mass < 1 + 1e-5
@@ -45,44 +42,24 @@ def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
     policy = opened(flow_folder)
     start = torch.tensor([5, 9])
     monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
-    laws = check_policy(policy, CHATS[1], FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=2500)
+    laws = check_policy(policy, CHATS[1], FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=1500)
     assert laws.gap < 1e-5
     assert laws.chi_square_p > 1e-3
     assert 0.97 < laws.mass < 1 + 1e-5
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0.6}, {"kernel": "marginal"}])
-def test_a_scorer_of_another_law_breaks_them(flow_folder, monkeypatch, wrong):
+def test_a_scorer_of_another_kernel_breaks_them(flow_folder, monkeypatch):
     policy = opened(flow_folder)
     ((greedy,),) = sampled(policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=1, steps=2), seed=0)
     likely = torch.from_numpy(greedy.answer)  # from an unlikely start nothing stays, and the kernels agree
     monkeypatch.setattr(policy, "_noise", lambda places, generator: likely)
     honest = policy.score
     monkeypatch.setattr(
-        policy, "score", lambda ts: honest([replace(t, sampling=replace(t.sampling, **wrong)) for t in ts])
+        policy, "score", lambda ts: honest([replace(t, sampling=replace(t.sampling, kernel="marginal")) for t in ts])
     )
-    laws = check_policy(policy, CHATS[0], FlowSampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=2500)
+    laws = check_policy(policy, CHATS[0], FlowSampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=1500)
     assert laws.gap > 1e-3
     assert laws.chi_square_p < 1e-3
-
-
-def test_a_trajectory_scores_the_same_alone_and_among_others(sourced):
-    for kernel in ("conditional", "marginal"):
-        trajectories = drawn(sourced, replace(LAW, kernel=kernel))
-        together = sourced.score(trajectories)
-        alone = torch.cat([sourced.score([t]).logprobs for t in trajectories])
-        torch.testing.assert_close(together.logprobs, alone, atol=2e-5, rtol=0)
-        torch.testing.assert_close(together.logprobs.detach(), together.recorded, atol=2e-5, rtol=0)
-        single = [replace(t, steps=(step,)) for t in trajectories for step in t.steps]
-        torch.testing.assert_close(sourced.score(single).logprobs, together.logprobs, atol=2e-5, rtol=0)
-
-
-@pytest.mark.parametrize("attention", ["full", "prefix"])
-def test_padding_and_attention(tmp_path, attention):
-    policy = opened(make(tmp_path / "m", attention=attention), attention=attention)
-    trajectories = drawn(policy)
-    alone = torch.cat([policy.score([t]).logprobs for t in trajectories])
-    torch.testing.assert_close(policy.score(trajectories).logprobs, alone, atol=2e-5, rtol=0)
 
 
 def test_steps_follow_one_another_and_the_prompt_is_left_alone(sourced):
@@ -94,11 +71,6 @@ def test_steps_follow_one_another_and_the_prompt_is_left_alone(sourced):
         assert trajectory.steps[-1].tokens[: trajectory.num_tokens].tolist() == trajectory.answer.tolist()
     if sourced.mask_id is not None:
         assert all((t.answer != sourced.mask_id).all() for t in drawn(sourced))
-
-
-def test_the_same_seed_draws_the_same(policy):
-    assert [t.answer.tolist() for t in drawn(policy)] == [t.answer.tolist() for t in drawn(policy)]
-    assert [t.answer.tolist() for t in drawn(policy)] != [t.answer.tolist() for t in drawn(policy, seed=1)]
 
 
 def test_greedy_ends_with_the_most_probable_tokens(policy):
@@ -144,22 +116,6 @@ def test_the_divergence_has_a_gradient_where_the_present_token_is_filtered_out(f
     assert any(bool(gradient.any()) for gradient in gradients)
 
 
-def test_no_update_no_divergence_and_a_reference_that_stays(flow_folder):
-    policy = opened(flow_folder)
-    policy.keep_reference()
-    trajectories = drawn(policy)
-    before = policy.score(trajectories, divergence=True)
-    assert before.divergence.abs().max() < 1e-5
-    assert len(before.divergence) == sum(len(t.steps) for t in trajectories)
-    with torch.no_grad():
-        for weight in policy.trainable().values():
-            weight.add_(0.02)
-    after = policy.score(trajectories, divergence=True)
-    assert after.divergence.sum() > 1e-3
-    again = policy.score(trajectories, reference=True).logprobs
-    torch.testing.assert_close(again, before.logprobs.detach(), atol=1e-6, rtol=0)
-
-
 def test_training_lowers_its_loss(flow_folder):
     policy = opened(flow_folder, canvas=6)
     chat = [*CHATS[0], {"role": "assistant", "content": "sim"}]
@@ -178,21 +134,9 @@ def test_training_lowers_its_loss(flow_folder):
     assert trajectory.finish in {"stop", "length"}
 
 
-def test_a_saved_model_is_the_same_model(flow_folder, tmp_path):
-    policy = opened(flow_folder)
-    policy.save(tmp_path / "saved", {"stage": "x"})
-    again = opened(tmp_path / "saved")
-    assert [t.text for t in drawn(again)] == [t.text for t in drawn(policy)]
-
-
-def test_what_cannot_be_is_said(flow_folder, masked_like, tmp_path):
-    policy = opened(flow_folder)
-    with pytest.raises(RecipeError, match="number of steps"):
-        sampled(policy, [CHATS[0]], 1, FlowSampling(max_tokens=4), 0)
-    with pytest.raises(DataError, match="canvas has 4 places"):
-        sampled(policy, [CHATS[0]], 1, FlowSampling(max_tokens=5, steps=2), 0)
+def test_what_cannot_be_is_said(flow_folder, tiny_folder, tmp_path):
     with pytest.raises(ModelError, match="holds no flow model"):
-        FlowNetwork.from_pretrained(masked_like)
+        FlowNetwork.from_pretrained(tiny_folder)
     with pytest.raises(ModelError, match="whose weights are all trained"):
         opened(flow_folder, lora={"rank": 2, "alpha": 4})
     broken = make(tmp_path / "broken")
@@ -207,8 +151,3 @@ def test_what_cannot_be_is_said(flow_folder, masked_like, tmp_path):
     (broken / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match="of another model"):
         FlowNetwork.from_pretrained(broken)
-
-
-@pytest.fixture
-def masked_like(tiny_folder):
-    return tiny_folder

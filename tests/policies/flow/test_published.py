@@ -1,5 +1,7 @@
 """FS-DFM's published checkpoints at tiny size, converted, against a plain pass over what is in the file."""
 
+import pickle
+
 import pytest
 import torch
 from torch.nn import functional
@@ -131,7 +133,8 @@ def saved(path, vocabulary, kind):
     """A file as published (`student`: distilled, with its teacher and optimiser; else of pretraining), its weights."""
     counters = {"step": 190_000, "train_sampler": {"yielded": 3}, "test_sampler": {"yielded": 0}}
     weights = weights_of(vocabulary, student=kind == "student")
-    wrapped = {f"_orig_mod.{name}": tensor for name, tensor in weights.items()}
+    prefix = "module._orig_mod." if kind == "student" else "_orig_mod."
+    wrapped = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
     optimiser = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 1e-5, "betas": (0.9, 0.95)}]}
     if kind == "student":
         other = weights_of(vocabulary, student=True, seed=1)
@@ -143,20 +146,51 @@ def saved(path, vocabulary, kind):
     return weights
 
 
+@pytest.mark.parametrize("source", ["uniform", "mask"])
 @pytest.mark.parametrize("kind", ["student", "pretrained"])
-def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, monkeypatch, vocabulary, kind):
-    weights = saved(tmp_path / "checkpoint.pth", vocabulary, kind)
+def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, monkeypatch, vocabulary, kind, source):
+    weights = saved(tmp_path / "checkpoint.pth", vocabulary + (source == "mask"), kind)
     config = convert(tmp_path / "checkpoint.pth", tmp_path / "ours", str(tmp_path / "gpt2"), heads=HEADS, context=64)
-    assert config.step_conditioned == (kind == "student")
+    assert (config.step_conditioned, config.source) == (kind == "student", source)
+    assert (config.layers, config.hidden, config.conditioning, config.context) == (LAYERS, HIDDEN, CONDITION, 64)
     assert far(tmp_path / "ours", weights) < 1e-4
     policy = opened(tmp_path / "ours", attention="full", canvas=2, chat_template="chatml")
-    start = torch.tensor([5, 60])
-    monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
+    if source == "uniform":
+        start = torch.tensor([5, 60])
+        monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
     law = FlowSampling(max_tokens=2, steps=2, kernel="marginal", top_k=2)
     laws = check_policy(policy, CHAT, law, draws=600)
     assert laws.gap < 1e-4
     assert laws.chi_square_p > 1e-3
     assert laws.mass < 1 + 1e-5
+
+
+class Evil:
+    def __reduce__(self):
+        import os
+
+        return os.system, ("touch /tmp/plumbline-was-here",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps(Evil()), "cannot be read as plain tensors"),
+        (b"not a file of torch's", "cannot be read as plain tensors"),
+        ({"optimizer": {}}, "has no weights under"),
+        ({"model": {"x": torch.ones(1)}}, r"lacks .vocab_embed"),
+        (None, "there is no file"),
+    ],
+)
+def test_hostile_and_foreign_files_are_refused(tmp_path, vocabulary, content, message):
+    file = tmp_path / "file.pth"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content is not None:
+        torch.save(content, file)
+    with pytest.raises(ModelError, match=message):
+        convert(file, tmp_path / "out", str(tmp_path / "gpt2"), heads=HEADS)
+    assert not (tmp_path / "out").exists()
 
 
 def test_planted_faults_do_not_pass(tmp_path, vocabulary):

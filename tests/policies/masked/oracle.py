@@ -86,6 +86,14 @@ def steps(policy, prompt, state, piece, law, temperature):
             yield tuple(token for token, _ in choice), sum((log_p for _, log_p in choice), total)
 
     best = {place: max(log_p for _, log_p in fills[place]) for place in hidden}
+
+    def in_order(order):
+        left, log_s = dict(best), 0.0
+        for place in order:
+            rest = torch.stack([value / law.position_temperature for value in left.values()]).logsumexp(0)
+            log_s = log_s + left.pop(place) / law.position_temperature - rest
+        return log_s
+
     if law.selector == "random":
         sets = list(itertools.combinations(hidden, piece.count))
         for places in sets:
@@ -104,22 +112,12 @@ def steps(policy, prompt, state, piece, law, temperature):
                         yield (places, tokens), math.log(chance) + log_p
     elif law.selector == "plackett_luce":
         for order in itertools.permutations(hidden, piece.count):
-            left, log_s = dict(best), 0.0
-            for place in order:
-                log_s = log_s + best[place] / law.position_temperature
-                log_s = log_s - torch.stack([v / law.position_temperature for v in left.values()]).logsumexp(0)
-                del left[place]
             for tokens, log_p in tokens_of(order):
-                yield (order, tokens), log_s + log_p
+                yield (order, tokens), in_order(order) + log_p
     elif law.selector == "plackett_luce_set":
         grouped = {}
         for order in itertools.permutations(hidden, piece.count):
-            left, log_s = dict(best), 0.0
-            for place in order:
-                log_s = log_s + best[place] / law.position_temperature
-                log_s = log_s - torch.stack([v / law.position_temperature for v in left.values()]).logsumexp(0)
-                del left[place]
-            grouped.setdefault(tuple(sorted(order)), []).append(log_s)
+            grouped.setdefault(tuple(sorted(order)), []).append(in_order(order))
         for places, parts in grouped.items():
             for tokens, log_p in tokens_of(places):
                 yield (places, tokens), torch.stack(parts).logsumexp(0) + log_p

@@ -1,4 +1,4 @@
-"""The scorer against every trajectory there is, in float64: values, sums and gradients."""
+"""Both laws, and the scorer against every trajectory there is, in float64: values, sums and gradients."""
 
 from dataclasses import replace
 
@@ -9,6 +9,7 @@ import torch
 from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.views import trajectory_views
 from plumbline.api import check_policy, sampled
+from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
@@ -26,10 +27,17 @@ def law(selector, **options):
 
 
 @pytest.fixture(scope="module")
-def wide(masked_folder):
-    policy = opened(masked_folder)
-    policy.model.double()
-    return policy
+def policies(masked_folder):
+    """{attention: policy in float64}."""
+    found = {attention: opened(masked_folder, attention=attention) for attention in ("prefix", "full")}
+    for policy in found.values():
+        policy.model.double()
+    return found
+
+
+@pytest.fixture
+def wide(policies):
+    return policies["prefix"]
 
 
 def totals(terms):
@@ -38,10 +46,65 @@ def totals(terms):
     return torch.zeros(count, dtype=torch.float64).index_add(0, terms.owner, terms.logprobs.double())
 
 
-@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize("selector", KINDS)
-def test_all_trajectories_have_their_probability_and_sum_to_one(wide, selector, temperature):
-    asked, prompt = law(selector, temperature=temperature), wide.chat.prompt(CHAT)
+def test_both_laws_hold(policy, selector):
+    laws = check_policy(policy, CHAT, law(selector), draws=1200)
+    assert laws.gap < 2e-5
+    assert laws.chi_square_p > 1e-3
+    assert 0.97 < laws.mass < 1 + 1e-5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0.6, "selector": "plackett_luce", "position_temperature": 0.5},
+        {"top_k": 0, "top_p": 0.3, "temperature": 0.4},
+        {"blocks": 2, "steps": 3, "max_tokens": 4, "selector": "plackett_luce"},
+    ],
+)
+def test_temperatures_filters_and_blocks_are_part_of_the_law(policy, options):
+    laws = check_policy(policy, CHAT, replace(law("random"), **options), draws=1200, seed=3)
+    assert laws.gap < 2e-5
+    assert laws.chi_square_p > 1e-3
+
+
+def test_gradients_are_finite_at_extreme_scores():
+    scores = torch.tensor([[30.0, -30.0, 0.0, float("-inf")]], dtype=torch.float64, requires_grad=True)
+    chosen = torch.tensor([[True, False, True, False]])
+    loss = plackett_luce.log_prob(scores, torch.tensor([[0, 2]])).sum()
+    (loss + plackett_luce.set_log_prob(scores, chosen).sum()).backward()
+    assert scores.grad.isfinite().all()
+
+
+def test_the_learnt_temperature_is_inside_the_law(masked_folder):
+    policy = opened(masked_folder, explore=True)
+    with torch.no_grad():
+        policy.exploration.log_temperature.copy_(torch.linspace(-0.8, 0.8, 16))
+    asked = law("plackett_luce")
+    laws = check_policy(policy, CHAT, asked, draws=1200)
+    assert laws.gap < 2e-5
+    assert laws.chi_square_p > 1e-3
+    (drawn,) = sampled(policy, [CHAT], 4, asked, seed=0)
+    theta = policy.trainable()["exploration.log_temperature"]
+    policy.score(drawn).logprobs.sum().backward()
+    assert theta.grad.abs().sum() > 0
+    for index in theta.grad.nonzero().flatten().tolist():
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                theta[index] += sign * 1e-2
+                values.append(policy.score(drawn).logprobs.sum().item())
+                theta[index] -= sign * 1e-2
+        assert theta.grad[index].item() == pytest.approx((values[0] - values[1]) / 2e-2, rel=2e-2, abs=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("attention", "temperature"), [("prefix", 0.3), ("prefix", 1.0), ("prefix", 2.0), ("full", 1.0)]
+)
+@pytest.mark.parametrize("selector", KINDS)
+def test_all_trajectories_have_their_probability_and_sum_to_one(policies, selector, attention, temperature):
+    wide, asked = policies[attention], law(selector, temperature=temperature)
+    prompt = wide.chat.prompt(CHAT)
     with torch.no_grad():
         found = list(ways(wide, prompt, asked, temperature))
         scored = totals(wide.score([trajectory_of(wide, prompt, key, asked) for key, _, _ in found]))
@@ -79,7 +142,9 @@ def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide
         return max(float(gradient.abs().max()) for gradient in gradients)
 
     assert of_a_baseline(terms.logprobs) < GRADIENT
-    assert of_a_baseline(terms.logprobs * ~terms.selection) > 1e-3
+    tokens = terms.logprobs * ~terms.selection
+    assert of_a_baseline(tokens) > 1e-3
+    assert totals(replace(terms, logprobs=tokens)).exp().sum() > 1.2, "what token-only methods call the probability"
 
 
 def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
@@ -135,7 +200,7 @@ class TestAnAnswerThatEndsEarly:
 
     @pytest.mark.parametrize("selector", KINDS)
     def test_both_laws_hold(self, ending, selector):
-        found = check_policy(ending, CHAT, replace(BLOCKS, selector=selector, threshold=0.6), draws=2000)
+        found = check_policy(ending, CHAT, replace(BLOCKS, selector=selector, threshold=0.6), draws=1200)
         assert found.gap < 2e-5
         assert found.chi_square_p > 1e-3
         assert 0.97 < found.mass < 1 + 1e-5

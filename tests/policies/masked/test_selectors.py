@@ -144,5 +144,7 @@ def test_no_block_has_more_steps_than_places():
                 assert len(made) == steps
                 assert min(piece.count for piece in made) >= 1
                 assert sum(piece.last for piece in made) == blocks
+                assert sum(piece.count for piece in made) == places
+                assert [piece.time for piece in made] == sorted({piece.time for piece in made})
                 for start, end in {(piece.start, piece.end) for piece in made}:
                     assert sum(piece.count for piece in made if piece.start == start) == end - start

@@ -1,4 +1,4 @@
-"""What training relies on: ratios of 1, passes that may be cut anywhere, bounds, and a reward that is learnt."""
+"""What training relies on: some steps for all, bounds, and a reward that is learnt."""
 
 import itertools
 from dataclasses import replace
@@ -13,54 +13,12 @@ from plumbline.api import sampled
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import Credit, update_policy
+from tests.policies.families import drawn
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
 from tests.training.toy_runs import toy_recipe
 
-CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
-LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
-
-
-def drawn(policy, law=LAW, copies=3, seed=0):
-    return [t for group in sampled(policy, CHATS, copies, law, seed) for t in group]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("recomputed", [False, True])
-def test_before_an_update_every_ratio_is_exactly_one(masked_folder, dtype, recomputed):
-    """Old and new log-probabilities of one pass: bitwise equal, with and without gradient, after an idle step too."""
-    policy = opened(masked_folder, dtype=dtype, gradient_checkpointing=recomputed)
-    trajectories = drawn(policy)
-    with torch.no_grad():
-        old = policy.score(trajectories).logprobs
-    new = policy.score(trajectories).logprobs
-    assert torch.equal(old, new.detach())
-    new.sum().backward()
-    torch.optim.AdamW(list(policy.trainable().values()), lr=0.0, weight_decay=0.0).step()
-    assert torch.equal(policy.score(trajectories).logprobs.detach(), old)
-
-
-@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-5), ("bfloat16", 0.1)])
-def test_how_passes_are_cut_changes_next_to_nothing(masked_folder, dtype, most):
-    policy = opened(masked_folder, dtype=dtype)
-    trajectories = drawn(policy, replace(LAW, selector="low_confidence"))
-    with torch.no_grad():
-        whole = policy.score(trajectories).logprobs
-        parts = policy.batches(trajectories, 100)
-        assert len(parts) > 1
-        cut = torch.cat([policy.score([trajectories[index] for index in part]).logprobs for part in parts])
-    assert (whole - cut).abs().max() < most
-
-
-def test_dropout_is_off_whatever_the_config_says(masked_folder, tmp_path):
-    from tests.policies.masked.test_loading import changed
-
-    policy = opened(changed(masked_folder, tmp_path / "dropping", attention_dropout=0.5))
-    policy.model.train()
-    trajectories = drawn(policy)
-    torch.testing.assert_close(
-        policy.score(trajectories).logprobs, opened(masked_folder).score(trajectories).logprobs, atol=1e-6, rtol=0
-    )
+CHAT = [{"role": "user", "content": "nota?"}]
 
 
 def test_some_steps_have_the_gradient_of_all_on_average(policy):
@@ -108,7 +66,7 @@ class TestBounds:
     def test_hidden_views_weigh_up_to_the_bound_of_all_orders(self, masked_folder, attention):
         """Exactly: the expectation of ESPO's estimator, over every size and every set."""
         policy = opened(masked_folder, attention=attention)
-        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
+        (trajectory,) = sampled(policy, [CHAT], 1, self.law, 0)[0]
         expected = 0.0
         for size in (1, 2, 3):
             sets = list(itertools.combinations(range(3), size))
@@ -132,30 +90,12 @@ class TestBounds:
         totals = torch.zeros(6, dtype=torch.float64).index_add(0, terms.owner, terms.logprobs.double())
         assert float(totals.logsumexp(0)) == pytest.approx(likelihood, abs=2e-5)
 
-    @pytest.mark.parametrize(("bound", "draws"), [("espo", 400), ("gdpo", 300)])
-    def test_the_estimators_find_it(self, policy, bound, draws):
-        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
-        wanted = self.orders(policy, trajectory).mean()
-        (view,) = bound_views(policy, [trajectory], LOOKS[bound], draws, np.random.default_rng(0))
-        with torch.no_grad():
-            terms = policy.score([view.trajectory])
-        assert float((terms.logprobs * terms.weight).sum()) == pytest.approx(wanted, rel=0.1)
-
-    def test_the_full_mask_is_one_look_at_nothing(self, policy):
-        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
-        (view,) = bound_views(policy, [trajectory], LOOKS["diffu"], 1, np.random.default_rng(0))
-        with torch.no_grad():
-            found = policy.score([view.trajectory]).logprobs
-            log_p = logits_of(policy, trajectory.prompt.tolist(), [policy.mask_id] * 3).log_softmax(-1)
-        wanted = [float(log_p[place, token]) for place, token in enumerate(self.canvas(policy, trajectory))]
-        assert found.tolist() == pytest.approx(wanted, abs=2e-5)
-
 
 def test_a_reward_is_learnt_step_by_step(masked_folder):
     """A bandit: the share of places that hold one token. Its exact expectation rises at each update, and reaches 1."""
     policy = opened(masked_folder)
     law = MaskedSampling(max_tokens=2, steps=2, selector="plackett_luce")
-    prompt, mask = policy.chat.prompt(CHATS[0]), policy.mask_id
+    prompt, mask = policy.chat.prompt(CHAT), policy.mask_id
     with torch.no_grad():
         token = int(logits_of(policy, prompt, [mask, mask])[0].topk(2).indices[1])
 
@@ -177,7 +117,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 24)
     values = [expected()]
     for step in range(24):
-        (group,) = sampled(policy, CHATS[:1], 128, law, seed=step)
+        (group,) = sampled(policy, [CHAT], 128, law, seed=step)
         rewards = np.array([np.mean([t == token for s in trajectory.steps for t in s.tokens]) for trajectory in group])
         credits_ = [
             Credit((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))

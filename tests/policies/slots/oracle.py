@@ -20,8 +20,8 @@ class Token:
     sees: tuple[int, ...]
 
 
-def logits(model, tokens):
-    """Logits [T, V], the mask's minus infinity, of a written-out context."""
+def logits(model, tokens, *, drawn=True):
+    """Logits [T, V] of a written-out context; the mask's are minus infinity where tokens are drawn."""
     count = len(tokens)
     allowed = torch.zeros((count, count), dtype=torch.bool)
     for index, token in enumerate(tokens):
@@ -33,7 +33,7 @@ def logits(model, tokens):
         position_ids=torch.tensor([[token.position for token in tokens]]),
         use_cache=False,
     ).logits[0]
-    return result.masked_fill(torch.arange(result.shape[1]) == MASK, float("-inf"))
+    return result.masked_fill(torch.arange(result.shape[1]) == MASK, float("-inf")) if drawn else result
 
 
 def prompt_tokens(prompt):

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from plumbline.api import _chi_square_p, _key, check_policy, sampled
-from plumbline.policies import places, plackett_luce
+from plumbline.policies import plackett_luce
 from plumbline.policies.slots.options import SlotSampling
 from tests.policies.slots.models import PROMPT, A
 from tests.policies.slots.oracle import everything
 
-DRAWS = 2500
+DRAWS = 1500
 LAW = SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", temperature=0.7, position_temperature=0.5)
 LAWS = {
     "two rounds": (LAW, [1, 1]),
@@ -80,23 +80,6 @@ def test_the_sampler_draws_the_oracles_law(policy, name):
     assert _chi_square_p(observed, DRAWS * np.array(list(chances.values())), DRAWS) > 1e-3
 
 
-def test_both_laws_hold(policy):
-    """What the next two break."""
-    laws = check_policy(policy, PROMPT, LAW, draws=DRAWS, seed=11)
-    assert laws.gap < 1e-5
-    assert laws.chi_square_p > 1e-3
-    assert laws.mass < 1 + 1e-4
-    assert laws.kinds > 10
-
-
-def test_a_sampler_of_other_tokens_fails_law_2(policy, monkeypatch):
-    honest = places.draw
-    monkeypatch.setattr(places, "draw", lambda logits, uniforms, law: honest(logits, uniforms**1.3, law))
-    laws = check_policy(policy, PROMPT, LAW, draws=DRAWS, seed=0)
-    assert laws.gap < 1e-5
-    assert laws.chi_square_p < 1e-6
-
-
 def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
     honest = plackett_luce.choose
     monkeypatch.setattr(plackett_luce, "choose", lambda scores, uniforms, count: honest(scores * 3, uniforms, count))
@@ -105,10 +88,9 @@ def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
     assert laws.chi_square_p < 1e-6
 
 
-@pytest.mark.parametrize("change", [{"temperature": 1.1}, {"position_temperature": 2.0}], ids=str)
-def test_a_scorer_of_another_law_fails_law_1(policy, change):
+def test_a_scorer_of_other_slots_fails_law_1(policy):
     (drawn,) = sampled(policy, [PROMPT], 20, LAW, seed=0)
-    scored = policy.score([replace(each, sampling=replace(LAW, **change)) for each in drawn])
+    scored = policy.score([replace(each, sampling=replace(LAW, position_temperature=2.0)) for each in drawn])
     assert (scored.logprobs - scored.recorded).abs().max() > 0.05
 
 

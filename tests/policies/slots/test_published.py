@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import Qwen3ForCausalLM
 
 from plumbline.api import check_policy
 from plumbline.errors import ModelError
@@ -50,11 +51,12 @@ def far(policy, weights, *, causal=True):
     return float((found - wanted).abs().max())
 
 
-@pytest.mark.parametrize("model_type", ["qwen3", "refusion"])
-def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, model_type):
+@pytest.mark.parametrize("names", [{}, {"model_type": "refusion"}, {"architectures": ["ReFusionForCausalLM"]}], ids=str)
+def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, names):
     config, weights, mask = refusion(tmp_path)
-    policy = opened(write(tmp_path, config | {"model_type": model_type}, weights))
+    policy = opened(write(tmp_path, config | names, weights))
     assert policy.mask_id == mask
+    assert type(policy.model) is Qwen3ForCausalLM
     assert policy.chat.tokenizer.convert_ids_to_tokens(policy.chat.end_of_turn) == "<|im_end|>"
     assert far(policy, weights) < 1e-3
     assert far(policy, weights, causal=False) > 0.1
@@ -62,6 +64,14 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, model_type
     assert laws.gap < 1e-4
     assert laws.chi_square_p > 1e-3
     assert laws.mass < 1 + 1e-5
+    policy.save(tmp_path / "saved", {})
+    again = opened(tmp_path / "saved")
+    assert again.mask_id == mask
+    assert type(again.model) is Qwen3ForCausalLM
+    assert again.model.config.model_type == "qwen3"
+    assert far(again, weights) < 1e-3
+    with pytest.raises(ModelError, match="trained with slots of 2"):
+        opened(tmp_path / "saved", slot=4)
 
 
 def test_planted_faults_do_not_pass(tmp_path):

@@ -5,15 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import DynamicCache
 
 from benchmarks.slots import by_rounds
 from plumbline.api import sampled
-from plumbline.policies.slots import packing, sampler
+from plumbline.policies.slots import packing
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import Grid, pack, read_packed
 from plumbline.policies.token_law import noises
-from plumbline.records import Request
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
@@ -32,65 +30,52 @@ def drawn(policy, law, copies=4, seed=0):
 
 
 @torch.no_grad()
-def by_keys_and_values(model, trajectory, law, width, blocks):
-    """The published bookkeeping: keys and values of each slot are computed alone and put behind those of the rest."""
-    length = len(trajectory.prompt)
-
-    def read(past, ids, places):
-        cache = DynamicCache()
-        for layer, (keys, values) in enumerate(past):
-            cache.update(keys, values, layer)
-        seen = past[0][0].shape[2] if past else 0
-        output = model(
-            torch.tensor([ids]), position_ids=torch.tensor([places]), past_key_values=cache, use_cache=True,
-            attention_mask=torch.ones((1, seen + len(ids)), dtype=torch.long),
-        )  # fmt: skip
-        logits = output.logits[0].masked_fill(torch.arange(4) == MASK, float("-inf")) / law.temperature
-        return logits.log_softmax(-1), [(layer.keys, layer.values) for layer in cache.layers]
-
-    _, past = read([], trajectory.prompt.tolist(), list(range(length)))
-    found = []
+def by_definition(model, trajectory, law, width):
+    """Each term by a plain pass over a written-out context: the slots of a round see what was there before it."""
+    start, context, found = len(trajectory.prompt), prompt_tokens(trajectory.prompt.tolist()), []
     for step in trajectory.steps:
-        empty = [slot for slot in range(len(step.history) // width) if step.history[slot * width] < 0]
-        size = len(step.history) // width // blocks
-        empty = [slot for slot in empty if slot // size == empty[0] // size]
-        places = [slot * width + offset for slot in empty for offset in range(width)]
-        masks, _ = read(past, [MASK] * len(places), [length + place for place in places])
-        scores = {slot: masks[index * width].max() / law.position_temperature for index, slot in enumerate(empty)}
-        order = list(dict.fromkeys((step.positions // width).tolist()))
-        choice, added = 0.0, []
-        for rank, slot in enumerate(order):
-            left = [scores[other] for other in empty if other not in order[:rank]]
-            choice = choice + scores[slot] - torch.stack(left).logsumexp(0)
+        slots = len(step.history) // width
+        at = {slot: [start + slot * width + offset for offset in range(width)] for slot in range(slots)}
+        empty = [slot for slot in at if step.history[slot * width] < 0]
+        empty = [slot for slot in empty if slot * law.blocks // slots == empty[0] * law.blocks // slots]
+        asked = [place for slot in empty for place in at[slot]]
+        plan = logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :: width] / law.temperature
+        first = dict(zip(empty, plan.log_softmax(-1), strict=True))
+        scores = {slot: row.max() / law.position_temperature for slot, row in first.items()}
+        choice, new = 0.0, context
+        for slot in dict.fromkeys((step.positions // width).tolist()):
+            choice = choice + scores[slot] - torch.stack(list(scores.values())).logsumexp(0)
+            del scores[slot]
             tokens = step.tokens[step.positions // width == slot].tolist()
-            logs, mine = masks[empty.index(slot) * width], past
-            for offset, token in enumerate([*tokens, *[END] * (width - len(tokens))]):
-                if offset < len(tokens):
-                    found.append(logs[token])
-                following, mine = read(mine, [token], [length + slot * width + offset])
-                logs = following[0]
-            seen = past[0][0].shape[2]
-            added.append([(keys[:, :, seen:], values[:, :, seen:]) for keys, values in mine])
+            following = logits(model, behind(context, tokens, at[slot][: len(tokens)]))[len(context) : -1]
+            rows = [first[slot], *(following / law.temperature).log_softmax(-1)]
+            found += [row[token] for row, token in zip(rows, tokens, strict=True)]
+            whole = [*tokens, *[END] * (width - len(tokens))]
+            new = behind(new, whole, at[slot], range(len(context)))
         if step.selection is not None:
             found.append(choice)
-        for slot_past in added:
-            past = [
-                (torch.cat([k, new_k], 2), torch.cat([v, new_v], 2))
-                for (k, v), (new_k, new_v) in zip(past, slot_past, strict=True)
-            ]
+        context = new
     return torch.stack(found)
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_packed_scoring_is_the_rollout_over_keys_and_values(mini, name):
+def test_packed_scoring_is_the_rollout_by_definition_and_a_pass_for_every_round(mini, name):
+    """Values against written-out contexts and the sampler's cache, gradients against a pass for every round."""
     law, width = LAWS[name]
     policy = opened(mini, double=True, slot=width)
-    trajectories = drawn(policy, law, copies=3)
-    with torch.no_grad():
-        terms = policy.score(trajectories)
-    wanted = torch.cat([by_keys_and_values(policy.model, each, law, width, law.blocks) for each in trajectories])
-    torch.testing.assert_close(terms.logprobs, wanted, atol=1e-10, rtol=0)
+    trajectories = drawn(policy, law)
+    terms = policy.score(trajectories)
+    wanted = torch.cat([by_definition(policy.model, each, law, width) for each in trajectories])
+    torch.testing.assert_close(terms.logprobs.detach(), wanted, atol=1e-10, rtol=0)
     torch.testing.assert_close(terms.recorded.double(), wanted, atol=1e-6, rtol=0)
+    apart = torch.cat(by_rounds(policy.model, trajectories, Grid.of(law, width), MASK, law))
+    weights = policy.trainable()
+    factors = torch.arange(len(wanted)) % 3 - 0.7
+    one, other = (
+        torch.autograd.grad((each * factors).sum(), list(weights.values())) for each in (terms.logprobs, apart)
+    )
+    for weight_name, mine, theirs in zip(weights, one, other, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-5 if "lm_head" in weight_name else 1e-9, rtol=0)
 
 
 def test_slots_that_see_one_another_are_another_law(policy, monkeypatch):
@@ -101,22 +86,6 @@ def test_slots_that_see_one_another_are_another_law(policy, monkeypatch):
     monkeypatch.setattr(packing, "_visible", lambda at: torch.ones((len(at), len(at)), dtype=torch.bool).tril())
     assert (honest.logprobs - honest.recorded).abs().max() < 1e-5
     assert (policy.score(trajectories).logprobs - honest.recorded).abs().max() > 0.05
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_a_pass_for_every_round_gives_the_same_numbers_and_gradients(mini, name):
-    law, width = LAWS[name]
-    policy = opened(mini, double=True, slot=width)
-    trajectories = drawn(policy, law)
-    terms = policy.score(trajectories)
-    apart = by_rounds(policy.model, trajectories, Grid.of(law, width), MASK, law)
-    torch.testing.assert_close(terms.logprobs, torch.cat(apart), atol=1e-10, rtol=0)
-    weights = policy.trainable()
-    factors = torch.arange(len(terms.logprobs)) % 3 - 0.7
-    one = torch.autograd.grad((terms.logprobs * factors).sum(), list(weights.values()))
-    other = torch.autograd.grad((torch.cat(apart) * factors).sum(), list(weights.values()))
-    for weight_name, mine, theirs in zip(weights, one, other, strict=True):
-        torch.testing.assert_close(mine, theirs, atol=1e-5 if "lm_head" in weight_name else 1e-9, rtol=0)
 
 
 def test_any_of_a_trajectorys_rounds_can_be_scored_by_themselves(exact):
@@ -136,49 +105,20 @@ def test_any_of_a_trajectorys_rounds_can_be_scored_by_themselves(exact):
         exact.score([replace(trajectories[0], steps=(replace(trajectories[0].steps[0], history=None),))])
 
 
-def test_order_and_company_change_no_score(policy):
+def test_order_changes_no_score(policy):
+    """Of trajectories in a batch, and of tokens in a pack of two prompts."""
     trajectories = drawn(policy, LAW, copies=5)
-    alone = torch.cat([policy.score([each]).logprobs for each in trajectories])
-    torch.testing.assert_close(policy.score(trajectories).logprobs, alone, atol=1e-5, rtol=0)
-    grid = Grid.of(LAW, policy.width)
     for order in (range(9, -1, -1), [5, 0, 6, 1, 7, 2, 8, 3, 9, 4]):
         terms = policy.score([trajectories[index] for index in order])
         for place, index in enumerate(order):
             each = policy.score([trajectories[index]]).logprobs
             torch.testing.assert_close(terms.logprobs[terms.owner == place], each, atol=1e-5, rtol=0)
-    # One pack of two prompts is as good as one for each.
-    packed = pack(trajectories, grid, MASK, policy.device)
+    packed = pack(trajectories, Grid.of(LAW, policy.width), MASK, policy.device)
     hidden = read_packed(policy.model, packed.ids, packed.positions, packed.mask)[0]
     order = torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0))
     shuffled = packed.mask[:, :, order][:, :, :, order]
     moved = read_packed(policy.model, packed.ids[:, order], packed.positions[:, order], shuffled)[0]
     torch.testing.assert_close(moved, hidden[order], atol=1e-5, rtol=0)
-
-
-def test_company_changes_no_draw(exact, monkeypatch):
-    """A request is answered alike alone, beside longer prompts, and while rows beside it end and leave."""
-    law = replace(LAW, steps=6, temperature=1.5)
-    left = []
-    honest = sampler.Rollout._keep
-    monkeypatch.setattr(sampler.Rollout, "_keep", lambda self, keep: left.append(len(keep)) or honest(self, keep))
-    requests = [Request((index,), PROMPT if index < 8 else LONGER, law) for index in range(14)]
-    together = {request.key: each for request, each in exact.sample(requests)}
-    assert len(set(left)) > 2
-    assert len({len(each.steps) for each in together.values()}) > 1
-    for request in requests:
-        ((_, alone),) = exact.sample([request])
-        each = together[request.key]
-        assert alone.answer.tolist() == each.answer.tolist()
-        assert alone.tokens.tolist() == each.tokens.tolist()
-        np.testing.assert_allclose(alone.logprobs, each.logprobs, atol=1e-6)
-
-
-def test_the_same_seed_draws_the_same_and_another_does_not(policy):
-    state = torch.random.get_rng_state()
-    one, same, other = ([t.tokens.tolist() for t in drawn(policy, LAW, seed=seed)] for seed in (1, 1, 2))
-    assert one == same != other
-    assert len({str(tokens) for tokens in one}) > 4
-    assert torch.equal(state, torch.random.get_rng_state())
 
 
 def test_how_an_answer_ends(policy):
@@ -251,35 +191,6 @@ def test_greedy_answers_are_the_most_probable_choices(tmp_path, steps, seed):
         assert each.answer.tolist() == wanted.tolist()
     with pytest.raises(ValueError, match="greedy trajectory cannot be scored"):
         policy.score(one)
-
-
-class TestRatio:
-    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-    def test_is_bitwise_one_before_any_update(self, mini, dtype):
-        policy = opened(mini, dtype=dtype, gradient_checkpointing=True)
-        trajectories = drawn(policy, LAW)
-        with torch.no_grad():
-            old = policy.score(trajectories).logprobs
-        new = policy.score(trajectories).logprobs
-        assert torch.equal(new, old)
-        new.sum().backward()
-        torch.optim.SGD(list(policy.trainable().values()), lr=0.0).step()
-        assert torch.equal(policy.score(trajectories).logprobs, old)
-
-    def test_in_half_precision_the_grouping_matters_little(self, mini):
-        policy = opened(mini, dtype="bfloat16")
-        trajectories = drawn(policy, LAW, copies=6)
-        terms = policy.score(trajectories)
-        assert terms.logprobs.dtype == torch.float32
-        alone = torch.cat([policy.score([each]).logprobs for each in trajectories])
-        assert (terms.logprobs - alone).abs().max() < 0.1
-        assert (terms.logprobs - terms.recorded).abs().mean() < 0.05
-
-    def test_dropout_of_the_config_is_off(self, tmp_path):
-        policy = opened(save_mini(tmp_path / "m", attention_dropout=0.5))
-        policy.model.train()
-        terms = policy.score(drawn(policy, LAW))
-        torch.testing.assert_close(terms.logprobs, terms.recorded, atol=1e-5, rtol=0)
 
 
 def test_batches_keep_order_and_respect_the_budget(policy):

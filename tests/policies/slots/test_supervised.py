@@ -9,23 +9,11 @@ from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.policy import noised
 from plumbline.policies.token_law import noises
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
-from tests.policies.slots.oracle import behind, prompt_tokens
+from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
 
 def shown(policy, chat=PROMPT, answer="a b b a a b b"):
     return policy.demonstrate([*chat, {"role": "assistant", "content": answer}])
-
-
-def logs(model, tokens):
-    """Log-probabilities over the whole vocabulary, the mask's included."""
-    count = len(tokens)
-    bias = torch.full((count, count), torch.finfo(model.dtype).min, dtype=model.dtype)
-    for index, token in enumerate(tokens):
-        bias[index, [*token.sees, index]] = 0
-    ids, positions = torch.tensor([[t.id for t in tokens]]), torch.tensor([[t.position for t in tokens]])
-    return (
-        model(ids, attention_mask=bias[None, None], position_ids=positions, use_cache=False).logits[0].log_softmax(-1)
-    )
 
 
 def by_loops(model, demonstration, width, noise):
@@ -40,7 +28,7 @@ def by_loops(model, demonstration, width, noise):
     hidden = [place for place in range(places) if masked[place // width]]
     context = behind(context, [canvas[place] for place in clean], [len(prompt) + place for place in clean])
     context = behind(context, [MASK] * len(hidden), [len(prompt) + place for place in hidden])
-    rows = logs(model, context)
+    rows = logits(model, context, drawn=False).log_softmax(-1)
     following = [
         -rows[len(prompt) + index, canvas[place + 1]] for index, place in enumerate(clean) if (place + 1) % width
     ]
