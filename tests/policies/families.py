@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from plumbline.api import sampled
+from plumbline.api import check_policy, sampled
 from plumbline.policies import open_policy
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
@@ -38,6 +38,15 @@ def drawn(policy, law=None, copies=3, seed=0):
 
 def answers(policy, **how):
     return [(t.tokens if t.answer is None else t.answer).tolist() for t in drawn(policy, **how)]
+
+
+def assert_both_laws_hold(policy, chat, law, draws, seed=0, gap=2e-5, least=0.0, most=1 + 1e-5, kinds=0):
+    """Scores are what was recorded, draws come as often as scored, and `least` of all that can come came."""
+    laws = check_policy(policy, chat, law, draws=draws, seed=seed)
+    assert laws.gap < gap
+    assert laws.chi_square_p > 1e-3
+    assert least < laws.mass < most
+    assert laws.kinds > kinds
 
 
 def move(policy, size=0.05, seed=1):

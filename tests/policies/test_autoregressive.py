@@ -5,12 +5,13 @@ import torch
 from transformers import AutoTokenizer
 
 from conftest import sharpen
-from plumbline.api import check_policy, sampled
+from plumbline.api import sampled
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import policy as sampler
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.records import Sampling
+from tests.policies.families import assert_both_laws_hold
 
 CHATS = [
     [{"role": "user", "content": "o produto"}],
@@ -100,11 +101,7 @@ def test_every_engine_gives_the_same_draws_and_scores(architectures, name):
     ids=str,
 )
 def test_both_laws_hold(tiny_policy, sampling):
-    laws = check_policy(tiny_policy, CHATS[0], sampling, draws=2500, seed=11)
-    assert laws.gap < 2e-5
-    assert laws.chi_square_p > 1e-3
-    assert laws.mass < 1 + 1e-4
-    assert laws.kinds > 3
+    assert_both_laws_hold(tiny_policy, CHATS[0], sampling, draws=2500, seed=11, most=1 + 1e-4, kinds=3)
 
 
 def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
@@ -122,19 +119,6 @@ def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
     assert {t.finish for group in kept for t in group} == {"stop", "length"} or all(
         t.tokens[-1] < 60 for group in kept for t in group
     )
-
-
-def test_batches_keep_order_and_respect_the_budget(tiny_policy):
-    trajectories = [t for g in sampled(tiny_policy, CHATS, 4, Sampling(max_tokens=8), seed=0) for t in g]
-    parts = tiny_policy.batches(trajectories, 100)
-    assert [index for part in parts for index in part] == list(range(12))
-    for part in parts:
-        prompts = {trajectories[index].prompt.tobytes() for index in part}
-        packed = len(trajectories[part[0]].prompt) + sum(trajectories[index].num_tokens for index in part)
-        assert len(prompts) == 1
-        assert packed <= 100 or len(part) == 1
-    assert len(tiny_policy.batches(trajectories, 10**6)) < 12
-    assert tiny_policy.batches(trajectories, 1) == [[index] for index in range(12)]
 
 
 def test_dropout_is_off_even_where_the_model_asks_for_it(architectures):

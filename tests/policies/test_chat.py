@@ -1,7 +1,6 @@
 """Chats become tokens as their template writes them, whatever a message says, and whatever day it is."""
 
 import copy
-import json
 import shutil
 
 import pytest
@@ -20,6 +19,7 @@ from plumbline.recipe import LoraSection, ModelSection, options_of
 from plumbline.records import Sampling
 from plumbline.runs.cards import Card
 from plumbline.runs.run import Silent
+from tests.policies.families import edit
 
 LETTERS = [chr(i) for i in range(33, 127)]
 USER = [{"role": "user", "content": "oi"}]
@@ -347,6 +347,9 @@ def test_empty_and_opened_thoughts(finished, asked, answer, how):
         ("{{ 'a' | nothing }}", "TemplateAssertionError|TemplateRuntimeError"),
         ("{% include 'x' %}", "TypeError|TemplateNotFound|RuntimeError"),
         ("{{ raise_exception('never\nthis') }}", "refuses these messages: never this"),
+        (7, "cannot be rendered"),
+        (["a"], "cannot be rendered"),
+        ({"tool_use": CHATML}, "cannot be rendered"),
         ("assistant:", "leaves out the question"),
         ("{{ messages[0].content }}{{ messages[1].content }}", "leaves out the answer"),
         (
@@ -372,19 +375,12 @@ def test_a_template_in_a_file_and_several_by_name(tiny_folder, tmp_path):
     (tmp_path / "list" / "chat_template.jinja").unlink()
     named = [{"name": "tool_use", "template": other}, {"name": "default", "template": CHATML}]
     for name, said in (("file", other), ("list", named)):
-        config = json.loads((tmp_path / name / "tokenizer_config.json").read_text())
-        (tmp_path / name / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": said}))
+        edit(tmp_path / name / "tokenizer_config.json", chat_template=said)
     for name in ("file", "folder", "list"):
         assert opened(str(tmp_path / name)).chat.prompt(USER) == expected
     export(Export(model=str(tmp_path / "folder"), out=tmp_path / "out", kind="gguf", gguf="f32"), Silent())
     (path,) = (tmp_path / "out").glob("*.gguf")
     assert opened(str(path)).chat.prompt(USER) == expected
-
-
-@pytest.mark.parametrize("template", [7, ["a"], {"tool_use": CHATML}])
-def test_a_template_that_is_none(template):
-    with pytest.raises(ModelError, match="cannot be rendered"):
-        Chat(tokenizer_of(template=template))
 
 
 def test_messages_that_a_template_refuses_and_those_it_fails_at():
@@ -407,10 +403,10 @@ def test_messages_that_a_template_refuses_and_those_it_fails_at():
     assert Chat(tokenizer_of(template=asks)).prompt([{"role": "system", "content": "a"}, *USER])
 
 
-@pytest.fixture
-def base(tiny_folder, tmp_path):
+@pytest.fixture(scope="module")
+def base(tiny_folder, tmp_path_factory):
     """A base model whose own end of text is not what its chats end turns with, and that soon ends a turn."""
-    law, folder = Sampling(temperature=0, max_tokens=20), tmp_path / "base"
+    law, folder = Sampling(temperature=0, max_tokens=20), tmp_path_factory.mktemp("chat") / "base"
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     ((free,),) = sampled(policy, [USER], 1, law, 0)
     rows, often = policy.model.get_input_embeddings().weight.data, free.tokens[-1]
@@ -462,9 +458,9 @@ def test_what_is_saved_ends_where_our_sampler_does(base, tmp_path, lora):
 
 
 def test_a_generation_config_that_transformers_would_not_write(base, tmp_path):
-    said = json.loads((base / "generation_config.json").read_text())
-    (base / "generation_config.json").write_text(json.dumps({**said, "do_sample": False, "temperature": 0.6}))
-    policy = open_policy(ModelSection(name=str(base)), str(base))
+    odd = shutil.copytree(base, tmp_path / "odd")
+    edit(odd / "generation_config.json", do_sample=False, temperature=0.6)
+    policy = open_policy(ModelSection(name=str(odd)), str(odd))
     policy.save(tmp_path / "saved", {})
     said = GenerationConfig.from_pretrained(tmp_path / "saved")
     assert said.eos_token_id == [*policy.chat.stop_ids]

@@ -23,6 +23,7 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.recipe import LoraSection, TinySection
 from plumbline.records import Sampling
+from tests.policies.families import assert_both_laws_hold
 
 CHAT = [{"role": "user", "content": "nota?"}]
 SHOWN = [*CHAT, {"role": "assistant", "content": "sim"}]
@@ -76,11 +77,7 @@ def policy(request, backbone, monkeypatch):
 
 
 def test_both_laws_hold_on_the_same_weights(policy):
-    laws = check_policy(policy, CHAT, LAWS[policy.family], draws=1000)
-    assert laws.gap < 2e-5
-    assert laws.chi_square_p > 1e-3
-    assert 0.9 < laws.mass < 1 + 1e-5
-    assert laws.kinds > 8
+    assert_both_laws_hold(policy, CHAT, LAWS[policy.family], draws=1000, least=0.9, kinds=8)
 
 
 def test_a_scorer_at_another_temperature_breaks_both_laws(policy, monkeypatch):

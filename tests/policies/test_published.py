@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.api import check_policy, sampled
+from plumbline.api import sampled
 from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
+from tests.policies.families import assert_both_laws_hold
 from tests.policies.published import HEADERS, LLADA, QWEN, QWEN_TOKENS, ROWS, decode, tokenizer, weights_of, write
 
 CHAT = [{"role": "user", "content": "nota?"}]
@@ -178,10 +179,7 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, make):
     policy = layout.open()
     assert policy.mask_id == layout.mask
     assert far(policy, layout) < 1e-3
-    laws = check_policy(policy, CHAT, LAW, draws=600)
-    assert laws.gap < 1e-4
-    assert laws.chi_square_p > 1e-3
-    assert laws.mass < 1 + 1e-5
+    assert_both_laws_hold(policy, CHAT, LAW, draws=600, gap=1e-4)
 
 
 @pytest.mark.parametrize("make", MASKED)

@@ -13,7 +13,7 @@ from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.token_law import noises
-from tests.policies.families import LAWS, drawn
+from tests.policies.families import LAWS, assert_both_laws_hold, drawn
 from tests.policies.flow.conftest import make, opened
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
@@ -31,10 +31,7 @@ def test_both_laws_hold(tmp_path, kernel, options, monkeypatch):
     """With a start that is always the same (the noise has no term), one place, and few tokens that matter."""
     policy = opened(make(tmp_path / "m", source="mask"))
     law = FlowSampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
-    laws = check_policy(policy, CHATS[0], law, draws=1500)
-    assert laws.gap < 1e-5
-    assert laws.chi_square_p > 1e-3
-    assert 0.97 < laws.mass < 1 + 1e-5
+    assert_both_laws_hold(policy, CHATS[0], law, draws=1500, gap=1e-5, least=0.97)
 
 
 @pytest.mark.parametrize("kernel", ["conditional", "marginal"])
@@ -42,10 +39,9 @@ def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
     policy = opened(flow_folder)
     start = torch.tensor([5, 9])
     monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
-    laws = check_policy(policy, CHATS[1], FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=1500)
-    assert laws.gap < 1e-5
-    assert laws.chi_square_p > 1e-3
-    assert 0.97 < laws.mass < 1 + 1e-5
+    assert_both_laws_hold(
+        policy, CHATS[1], FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=1500, gap=1e-5, least=0.97
+    )
 
 
 def test_a_scorer_of_another_kernel_breaks_them(flow_folder, monkeypatch):
@@ -57,7 +53,7 @@ def test_a_scorer_of_another_kernel_breaks_them(flow_folder, monkeypatch):
     monkeypatch.setattr(
         policy, "score", lambda ts: honest([replace(t, sampling=replace(t.sampling, kernel="marginal")) for t in ts])
     )
-    laws = check_policy(policy, CHATS[0], FlowSampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=1500)
+    laws = check_policy(policy, CHATS[0], FlowSampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=2500)
     assert laws.gap > 1e-3
     assert laws.chi_square_p < 1e-3
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from plumbline.api import check_policy
 from plumbline.errors import ModelError
 from plumbline.policies.flow.convert import convert
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
+from tests.policies.families import assert_both_laws_hold
 from tests.policies.flow.conftest import opened
 from tests.policies.published import tokenizer
 
@@ -159,10 +159,7 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, monkeypatc
         start = torch.tensor([5, 60])
         monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
     law = FlowSampling(max_tokens=2, steps=2, kernel="marginal", top_k=2)
-    laws = check_policy(policy, CHAT, law, draws=600)
-    assert laws.gap < 1e-4
-    assert laws.chi_square_p > 1e-3
-    assert laws.mass < 1 + 1e-5
+    assert_both_laws_hold(policy, CHAT, law, draws=600, gap=1e-4)
 
 
 class Evil:

@@ -8,9 +8,10 @@ import torch
 
 from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.views import trajectory_views
-from plumbline.api import check_policy, sampled
+from plumbline.api import sampled
 from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
+from tests.policies.families import assert_both_laws_hold
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
 
@@ -48,10 +49,7 @@ def totals(terms):
 
 @pytest.mark.parametrize("selector", KINDS)
 def test_both_laws_hold(policy, selector):
-    laws = check_policy(policy, CHAT, law(selector), draws=1200)
-    assert laws.gap < 2e-5
-    assert laws.chi_square_p > 1e-3
-    assert 0.97 < laws.mass < 1 + 1e-5
+    assert_both_laws_hold(policy, CHAT, law(selector), draws=1200, least=0.97)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +61,7 @@ def test_both_laws_hold(policy, selector):
     ],
 )
 def test_temperatures_filters_and_blocks_are_part_of_the_law(policy, options):
-    laws = check_policy(policy, CHAT, replace(law("random"), **options), draws=1200, seed=3)
-    assert laws.gap < 2e-5
-    assert laws.chi_square_p > 1e-3
+    assert_both_laws_hold(policy, CHAT, replace(law("random"), **options), draws=1200, seed=3)
 
 
 def test_gradients_are_finite_at_extreme_scores():
@@ -81,9 +77,7 @@ def test_the_learnt_temperature_is_inside_the_law(masked_folder):
     with torch.no_grad():
         policy.exploration.log_temperature.copy_(torch.linspace(-0.8, 0.8, 16))
     asked = law("plackett_luce")
-    laws = check_policy(policy, CHAT, asked, draws=1200)
-    assert laws.gap < 2e-5
-    assert laws.chi_square_p > 1e-3
+    assert_both_laws_hold(policy, CHAT, asked, draws=1200)
     (drawn,) = sampled(policy, [CHAT], 4, asked, seed=0)
     theta = policy.trainable()["exploration.log_temperature"]
     policy.score(drawn).logprobs.sum().backward()
@@ -200,10 +194,7 @@ class TestAnAnswerThatEndsEarly:
 
     @pytest.mark.parametrize("selector", KINDS)
     def test_both_laws_hold(self, ending, selector):
-        found = check_policy(ending, CHAT, replace(BLOCKS, selector=selector, threshold=0.6), draws=1200)
-        assert found.gap < 2e-5
-        assert found.chi_square_p > 1e-3
-        assert 0.97 < found.mass < 1 + 1e-5
+        assert_both_laws_hold(ending, CHAT, replace(BLOCKS, selector=selector, threshold=0.6), draws=1200, least=0.97)
 
     def test_its_trajectories_are_the_enumerated_ones(self, ending):
         prompt = ending.chat.prompt(CHAT)

@@ -45,16 +45,6 @@ def test_greedy_takes_the_most_confident_places_and_their_best_tokens(policy):
     assert trajectory.logprobs.tolist() == [0] * 4
 
 
-def test_batches_keep_order_and_respect_the_budget(policy):
-    trajectories = drawn(policy)
-    parts = policy.batches(trajectories, 120)
-    assert [index for part in parts for index in part] == list(range(len(trajectories)))
-    for part in parts:
-        distinct = {trajectories[i].prompt.tobytes(): len(trajectories[i].prompt) for i in part}
-        assert sum(distinct.values()) + 32 * len(part) <= 120 or len(part) == 1
-    assert len(policy.batches(trajectories, 10**6)) == 1
-
-
 def test_the_divergence_is_the_enumerated_one(masked_folder):
     """One step of one place: KL over (place, token) pairs, against the mean of the closed form over places."""
     policy = opened(masked_folder)

@@ -4,10 +4,10 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from plumbline.api import check_policy
 from plumbline.errors import ModelError
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import read_packed
+from tests.policies.families import assert_both_laws_hold
 from tests.policies.published import QWEN, QWEN_TOKENS, decode, tokenizer, weights_of, write
 from tests.policies.slots.models import opened
 
@@ -60,10 +60,9 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, names):
     assert policy.chat.tokenizer.convert_ids_to_tokens(policy.chat.end_of_turn) == "<|im_end|>"
     assert far(policy, weights) < 1e-3
     assert far(policy, weights, causal=False) > 0.1
-    laws = check_policy(policy, CHAT, SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", top_k=2), draws=600)
-    assert laws.gap < 1e-4
-    assert laws.chi_square_p > 1e-3
-    assert laws.mass < 1 + 1e-5
+    assert_both_laws_hold(
+        policy, CHAT, SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", top_k=2), draws=600, gap=1e-4
+    )
     policy.save(tmp_path / "saved", {})
     again = opened(tmp_path / "saved")
     assert again.mask_id == mask

@@ -193,19 +193,6 @@ def test_greedy_answers_are_the_most_probable_choices(tmp_path, steps, seed):
         policy.score(one)
 
 
-def test_batches_keep_order_and_respect_the_budget(policy):
-    trajectories = drawn(policy, LAW, copies=5)
-    size = {id(each): packing.packed_length(each, Grid.of(LAW, 2), MASK) for each in trajectories}
-    for budget in (1, 60, 10**6):
-        parts = policy.batches(trajectories, budget)
-        assert [index for part in parts for index in part] == list(range(10))
-        for part in parts:
-            assert len({trajectories[index].prompt.tobytes() for index in part}) == 1
-            tokens = len(trajectories[part[0]].prompt) + sum(size[id(trajectories[index])] for index in part)
-            assert tokens <= budget or len(part) == 1
-    assert len(policy.batches(trajectories, 10**6)) < 10 == len(policy.batches(trajectories, 1))
-
-
 class TestMasksAreAlwaysGiven:
     def test_the_model_never_runs_without_one(self, mini, monkeypatch):
         from transformers import Qwen3Model
