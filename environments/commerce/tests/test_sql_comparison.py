@@ -133,4 +133,4 @@ def test_wide_and_long_results_take_no_exponential_time():
         assert same(even[::-1], even)
         same(floats, others)
 
-    assert work(compared) < 500
+    assert work(compared, tries=1) < 500
