@@ -26,7 +26,7 @@ from plumbline_forms.plans.actions import (
 from plumbline_forms.site.page import FormView
 from plumbline_forms.task import open_forms
 
-COUNTS = {"browser": (10, 40, 10), "in-page": (75, 300, 60)}
+COUNTS = {"browser": (5, 15, 10), "in-page": (40, 150, 60)}
 """Oracle plans, damaged plans and random pages here; docs/forms-task.md has the figures of many more."""
 
 

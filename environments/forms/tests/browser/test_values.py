@@ -114,9 +114,8 @@ def _job(rng):
     return [kind, attributes, typed(kind, rng.choice(texts)).value]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_controls_hold_what_they_hold_in_chromium(ask, seed):
-    rng = random.Random(seed)
+def test_controls_hold_what_they_hold_in_chromium(ask):
+    rng = random.Random(1)
     jobs = [_job(rng) for _ in range(1500)]
     differences = []
     for (kind, attributes, text), found in zip(jobs, ask(HOLD, jobs), strict=True):
