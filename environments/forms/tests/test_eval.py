@@ -103,6 +103,19 @@ def test_the_seeds_rubric_is_labelled_in_every_format(plumbline, tmp_path):
     assert json.loads(plumbline(*arguments, "--json")[1])["reward"]["mean"] > 0.4, "which is why it is not ours"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--task", "forms", "--suite", "formfactory"), "set task.options.path (--path)"),
+        (("--task", "commerce", "--path", "somewhere"), "task.options.path"),
+    ],
+)
+def test_a_path_is_asked_for_where_it_is_read_and_refused_elsewhere(plumbline, tmp_path, arguments, message):
+    code, out, err = plumbline("eval", "oracle", "--data", tmp_path, *arguments)
+    assert (code, out) == (1, "")
+    assert message in err
+
+
 # -- failed episodes ---------------------------------------------------------------------------------------------
 
 
