@@ -38,9 +38,10 @@ def test_the_laws_of_a_task_hold_for_every_job(shop, job):
         laws = check_task(task, split)
         assert laws.oracle == 1.0
         assert laws.raised == ()
-        if split == "train":  # of 15 or 20 examples one is worth too much
+        if split == "train" or job in {"push", "insights"}:  # of 15 or 20 examples one is worth too much in the others
             assert {name: mean for name, mean in laws.controls.items() if mean > limits[name]} == {}
-            assert max(laws.controls.values()) < 0.5, "no control comes near the oracle"
+        if split == "train":
+            assert max(laws.controls.values()) < (0.45 if job == "push" else 0.5), "no control comes near the oracle"
         own = {example.fingerprint() for example in task.examples(split)}
         assert not own & prompts, "no prompt is in two splits"
         prompts |= own
