@@ -180,28 +180,15 @@ HOSTILE_VALUES = {"an integer": "9" * 5000, "a list": "[" * 20_000 + "]" * 20_00
 def spoilt(rng: np.random.Generator, value: object) -> object:
     """A value of an answer, written otherwise or wrong."""
     text = value if isinstance(value, str) else json.dumps(value)
+    written = ["sim", "Não", "talvez", "nenhuma", "Positivo", "Entrega Atrasada", "1", "", "0,9", "null"]
+    values = [True, False, 0, 1, 3.5, -1, 10**400, "\ud800", "9" * 5000 + " dias"]
     ways = [
-        lambda: text.capitalize(),
-        lambda: text.upper(),
-        lambda: f" {text}. ",
-        lambda: f'"{text}"',
-        lambda: [value],
-        lambda: [value, value],
-        lambda: text.replace(".", ","),
-        lambda: f"{text} dias",
-        lambda: f"{text}%",
-        lambda: f"{text}/5",
-        lambda: f"{text} (talvez)",
-        lambda: float(value) if isinstance(value, int) else value,
-        lambda: None,
-        lambda: str(
-            rng.choice(["sim", "Não", "talvez", "nenhuma", "Positivo", "Entrega Atrasada", "1", "", "0,9", "null"])
-        ),
-        lambda: [True, False, 0, 1, 3.5, -1, 10**400, "\ud800", "9" * 5000 + " dias"][rng.integers(9)],
-        lambda: str(rng.choice([*HOSTILE_VALUES])),
-        lambda: json.loads("[" * 400 + "]" * 400),
+        *(text.capitalize(), text.upper(), f" {text}. ", f'"{text}"', [value], [value, value], text.replace(".", ",")),
+        *(f"{text} dias", f"{text}%", f"{text}/5", f"{text} (talvez)"),
+        *(float(value) if isinstance(value, int) else value, None, str(rng.choice(written)), values[rng.integers(9)]),
+        *(str(rng.choice([*HOSTILE_VALUES])), json.loads("[" * 400 + "]" * 400)),
     ]
-    return ways[rng.integers(len(ways))]()
+    return ways[rng.integers(len(ways))]
 
 
 def perturbed(rng: np.random.Generator, gold: dict) -> str:
@@ -221,11 +208,11 @@ def perturbed(rng: np.random.Generator, gold: dict) -> str:
 
 
 def test_no_text_earns_less_when_it_is_read_leniently(commerce):
-    """Over 1,500 answers in other forms, huge integers, deep lists and lone surrogates too; the items add up."""
+    """Over 600 answers in other forms, huge integers, deep lists and lone surrogates too; the items add up."""
     rng = np.random.default_rng(0)
     examples = [example for split in commerce.splits for example in commerce.examples(split)]
     valid = more = 0
-    for number in range(1_500):
+    for number in range(600):
         example = examples[number % len(examples)]
         text = perturbed(rng, json.loads(example.gold))
         _, score = commerce.judge(example, text)
@@ -233,5 +220,5 @@ def test_no_text_earns_less_when_it_is_read_leniently(commerce):
         assert 0 <= strict <= lenient + 1e-12 <= 1 + 1e-9, text
         valid += strict_json(text) is not None
         more += lenient > strict > 0
-    assert valid > 750
-    assert more > 450, "the forms that only the lenient reading takes are many"
+    assert valid > 300
+    assert more > 180, "the forms that only the lenient reading takes are many"

@@ -20,7 +20,7 @@ from plumbline_commerce.build import RECORDS, SPLITS, build_commerce, has_record
 from plumbline_commerce.extraction.pairs import _eligible, _quotas
 from plumbline_commerce.extraction.schema import KEYS
 from plumbline_commerce.job import Shop
-from plumbline_commerce.options import CommerceOptions, read_options
+from plumbline_commerce.options import CommerceOptions
 
 
 def rows(folder, split):
@@ -89,13 +89,12 @@ def test_sizes_are_eighty_ten_ten_and_the_default_is_590(commerce_folder):
     assert CommerceOptions().count("extraction") == 590
 
 
-def test_same_seed_same_bytes_and_another_seed_another_shop(commerce_folder, tmp_path):
-    options = read_options(OPTIONS)
-    build_commerce(options, tmp_path / "same")
-    build_commerce(options.model_copy(update={"seed": 6}), tmp_path / "other")
+def test_same_seed_same_bytes_and_another_seed_another_shop(tmp_path):
+    for folder, seed in (("one", 5), ("same", 5), ("other", 6)):
+        build_commerce(SMALL.model_copy(update={"seed": seed}), tmp_path / folder)
     for name in (*(f"{split}.jsonl" for split in SPLITS), "commerce.db"):
-        assert (tmp_path / "same" / name).read_bytes() == (commerce_folder / name).read_bytes()
-        assert (tmp_path / "other" / name).read_bytes() != (commerce_folder / name).read_bytes()
+        one, same, other = ((tmp_path / folder / name).read_bytes() for folder in ("one", "same", "other"))
+        assert one == same != other
 
 
 def test_every_row_is_a_chat_that_ends_with_the_gold_answer(commerce_folder):
@@ -135,25 +134,17 @@ def test_a_folder_of_other_records_is_not_taken_for_these(commerce_folder):
         open_task("commerce", {**OPTIONS, "extraction": 300}, commerce_folder)
 
 
-def test_an_unknown_option_and_an_unknown_task(tmp_path):
+def test_an_unknown_option_is_named(tmp_path):
     with pytest.raises(RecipeError, match=r"task\.options\.orderz"):
         open_task("commerce", {"orderz": 3}, tmp_path)
-    with pytest.raises(RecipeError, match=r"no task named comerce(.|\n)*did you mean commerce"):
-        open_task("comerce", {}, tmp_path)
-    with pytest.raises(RecipeError, match="cannot open the task"):
-        open_task("no.such.module:task", {}, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda row: row.pop("messages"), r"train.jsonl:2: a row needs id"),
         (lambda row: row["messages"].pop(), r"train.jsonl:2: messages .* end with user, then assistant"),
         (lambda row: row["messages"].append({"role": 3}), r"train.jsonl:2: messages"),
-        (
-            lambda row: row["reference"].pop("sentiment"),
-            r"train.jsonl:2: sentiment .* some rows only",
-        ),
+        (lambda row: row["reference"].pop("sentiment"), r"train.jsonl:2: sentiment .* some rows only"),
         (lambda row: row.update(task="sql"), r"train.jsonl:2: the task is 'sql', and there are extraction"),
     ],
 )
@@ -182,14 +173,10 @@ def test_nothing_is_built_before_examples_are_asked_for(tmp_path):
     assert (tmp_path / "records" / "commerce.db").is_file()
 
 
-def test_an_empty_split_and_an_unknown_split(commerce, tmp_path):
+def test_a_split_that_is_not_there(tmp_path):
     (tmp_path / "train.jsonl").write_text("")
-    with pytest.raises(DataError, match="has no examples"):
-        open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("train")
     with pytest.raises(DataError, match="does not exist"):
         open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("val")
-    with pytest.raises(DataError, match="no split 'dev'"):
-        commerce.examples("dev")
 
 
 def test_a_build_that_was_killed_is_done_again_and_a_users_records_are_left_alone(commerce_folder, tmp_path):
@@ -197,7 +184,7 @@ def test_a_build_that_was_killed_is_done_again_and_a_users_records_are_left_alon
     killed.mkdir()
     (killed / ".building").touch()
     (killed / "train.jsonl").write_text("half")
-    assert len(open_task("commerce", OPTIONS, killed).examples("test")) == 20
+    assert len(open_task("commerce", {"orders": 200, "extraction": 20}, killed).examples("test")) == 2
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "val.jsonl").write_bytes((commerce_folder / "val.jsonl").read_bytes())

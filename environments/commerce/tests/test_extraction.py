@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from plumbline.api import HOSTILE, check_task
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline_commerce.extraction.controls import sloppily
+from plumbline_commerce.extraction.controls import facts_only, first_sentence, opening, sloppily
 from plumbline_commerce.extraction.rubric import RUBRIC, judge, said
 from plumbline_commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
 from plumbline_commerce.options import Sloppiness
@@ -70,11 +71,9 @@ def test_the_law_of_the_task(commerce, split):
 @pytest.mark.parametrize("instructions", ["full", "short"])
 def test_facts_only_reads_the_delay_that_the_prompt_says_and_not_the_reference(instructions, tmp_path):
     """With keys that leave delay_days out it once took every order for punctual, which made the floor too low."""
-    from plumbline_commerce.extraction.controls import facts_only
-
     answers = []
     for keys in (None, ["sentiment", "complaint_category"]):
-        options = {"orders": 1500, "extraction": 90, "instructions": instructions, "keys": keys}
+        options = {"orders": 600, "extraction": 60, "instructions": instructions, "keys": keys}
         examples = open_task("commerce", options, tmp_path / str(keys), lambda *_: None).examples("train")
         answers.append([json.loads(answer) for answer in facts_only(examples)])
         if keys is None:
@@ -87,8 +86,6 @@ def test_facts_only_reads_the_delay_that_the_prompt_says_and_not_the_reference(i
 
 
 def test_first_sentence_quotes_what_a_span_may_hold_and_says_the_rest_without_reading(commerce):
-    from plumbline_commerce.extraction.controls import facts_only, first_sentence, opening
-
     examples = commerce.examples("train")
     for example, answer, facts in zip(examples, first_sentence(examples), facts_only(examples), strict=True):
         quoting, plain = json.loads(answer), json.loads(facts)
@@ -105,8 +102,6 @@ def test_first_sentence_quotes_what_a_span_may_hold_and_says_the_rest_without_re
 
 def test_a_rubric_that_pays_the_wrong_answer_breaks_the_law(commerce):
     """The negative control of the law: with a gold answer exchanged, the oracle no longer earns 1."""
-    from dataclasses import replace
-
     examples = commerce.examples("val")
     _, score = commerce.judge(replace(examples[0], reference=examples[1].reference), examples[0].gold)
     assert score.total < 1
@@ -181,24 +176,20 @@ def test_a_copied_line_break_is_still_the_literal_span():
     st.dictionaries(
         st.sampled_from(KEYS),
         st.one_of(
-            st.none(),
-            st.booleans(),
-            st.integers(-5, 30),
-            st.floats(0, 6),
-            st.text(max_size=12),
+            *(st.none(), st.booleans(), st.integers(-5, 30), st.floats(0, 6), st.text(max_size=12)),
             st.sampled_from([*SENTIMENTS, *CATEGORIES]),
         ),
     ),
     st.sampled_from(KEYS),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_better_answer_never_scores_lower(answer, key):
     """Putting the gold value in place of any value, or where there was none, never costs anything."""
     assert total({**answer, key: GOLD[key]}) >= total(answer) - 1e-12
 
 
 @given(st.text())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_text_is_scored(text):
     for reading in ("strict", "lenient"):
         assert 0 <= total(text, reading) <= 1
@@ -227,10 +218,10 @@ def damaged(rng: np.random.Generator, text: str) -> str:
     return text
 
 
-def test_three_thousand_damaged_completions_are_all_scored_in_time(commerce):
+def test_a_thousand_damaged_completions_are_all_scored_in_time(commerce):
     rng = np.random.default_rng(0)
     examples = [example for split in commerce.splits for example in commerce.examples(split)]
-    answered = [examples[number % len(examples)] for number in range(3_000)]
+    answered = [examples[number % len(examples)] for number in range(1_000)]
 
     def scored(answer: tuple[Any, str]) -> None:
         assert 0 <= commerce.judge(*answer)[1].total <= 1
@@ -240,30 +231,8 @@ def test_three_thousand_damaged_completions_are_all_scored_in_time(commerce):
 
 def test_the_schema_and_the_check_of_a_value_agree():
     """`fits` is the fast form of the JSON Schema that users are given."""
-    samples = [
-        None,
-        True,
-        False,
-        0,
-        1,
-        3,
-        -1,
-        0.5,
-        5.5,
-        4.5,
-        3.0,
-        -2.0,
-        0.0,
-        10**400,
-        float("inf"),
-        "",
-        "positivo",
-        "nenhum",
-        "x",
-        "y" * 81,
-        [],
-        {},
-    ]
+    samples = [None, True, False, 0, 1, 3, -1, 0.5, 5.5, 4.5, 3.0, -2.0, 0.0, 10**400, float("inf"), "", [], {}]
+    samples += ["positivo", "nenhum", "x", "y" * 81]
     types = {"string": str, "boolean": bool, "null": type(None), "integer": int, "number": (int, float)}
     for key, spec in JSON_SCHEMA["properties"].items():
         for value in samples:

@@ -38,21 +38,27 @@ def test_the_laws_of_a_task_hold_for_every_job(shop, job):
         laws = check_task(task, split)
         assert laws.oracle == 1.0
         assert laws.raised == ()
-        if split == "train":  # of 15 or 20 examples one is worth too much
+        if split == "train" or job in {"push", "insights"}:  # of 15 or 20 examples one is worth too much in the others
             assert {name: mean for name, mean in laws.controls.items() if mean > limits[name]} == {}
+        if split == "train":
+            assert max(laws.controls.values()) < (0.45 if job == "push" else 0.5), "no control comes near the oracle"
         own = {example.fingerprint() for example in task.examples(split)}
         assert not own & prompts, "no prompt is in two splits"
         prompts |= own
 
 
+@pytest.fixture(scope="module")
+def folders(shop, tmp_path_factory):
+    """The shop by how its prompts instruct."""
+    folder = tmp_path_factory.mktemp("short")
+    build_commerce(CommerceOptions(**SHOP, instructions="short"), folder)
+    return {"full": shop, "short": folder}
+
+
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("instructions", ["full", "short"])
-def test_the_text_of_every_prompt_says_which_job_it_is(shop, tmp_path, job, instructions):
-    folder = shop
-    if instructions == "short":
-        folder = tmp_path / "short"
-        build_commerce(CommerceOptions(orders=3000, job=job, **{job: 150}, instructions="short"), folder)
-    task = open_task("commerce", {"job": job}, folder)
+def test_the_text_of_every_prompt_says_which_job_it_is(folders, job, instructions):
+    task = open_task("commerce", {"job": job}, folders[instructions])
     wrong = [
         example.messages[-1]["content"]
         for split in task.splits
@@ -123,9 +129,10 @@ def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp
 
 def test_tasks_of_one_run_share_a_folder(tmp_path):
     folder = tmp_path / "shop"
-    build_commerce(CommerceOptions(orders=3000, keys=["sentiment"], **dict.fromkeys(JOBS, 60)), folder)
+    jobs = [job for job in JOBS if job != "sql_qa"]  # whose databases take ten seconds
+    build_commerce(CommerceOptions(orders=3000, keys=["sentiment"], **dict.fromkeys(jobs, 60)), folder)
     shared = {"data": str(folder), "orders": 7, "push": 9}  # the numbers of a shop that is there say nothing
-    for job in JOBS:
+    for job in jobs:
         assert len(open_task("commerce", {**shared, "job": job}, tmp_path / job).examples("train")) == 48
         assert not (tmp_path / job).exists()
     named = open_task("commerce", {**shared, "keys": ["sentiment"]}, tmp_path)

@@ -39,9 +39,7 @@ def imported(commerce_folder, tmp_path_factory):
     before = {path.name: path.stat().st_mtime_ns for path in (folder / "csv").iterdir()}
     said = []
     result = import_olist(folder / "commerce.db", folder / "csv", lambda *told: said.append(told))
-    assert before == {path.name: path.stat().st_mtime_ns for path in (folder / "csv").iterdir()}, (
-        "the user's files are left alone"
-    )
+    assert before == {path.name: path.stat().st_mtime_ns for path in (folder / "csv").iterdir()}, "they are left alone"
     assert [told[1:] for told in said if "labelling" in told[0]] == [(2000, 3000), (3000, 3000)]
     assert {what.split()[1] for what, *_ in said if what.startswith("reading")} == set(FILES.values())
     return folder / "commerce.db", result
@@ -96,16 +94,13 @@ def test_every_table_comes_back_row_by_row(commerce_folder, imported, name):
 def test_the_derived_columns_are_those_of_the_synthetic_shop(commerce_folder, imported):
     derived = [line.split()[0] for line in TABLES["orders_enriched"].strip().splitlines()]
     derived = ", ".join(name for name in derived if name not in {"first_name", *LABELS})
-    assert table(imported[0], "orders_enriched", derived) == table(
-        commerce_folder / "commerce.db", "orders_enriched", derived
-    )
+    shop = commerce_folder / "commerce.db"
+    assert table(imported[0], "orders_enriched", derived) == table(shop, "orders_enriched", derived)
 
 
 def test_the_schema_the_references_and_the_log_are_whole(commerce_folder, imported):
-    schema = "type, name, sql"
-    assert table(imported[0], "sqlite_master", schema) == table(
-        commerce_folder / "commerce.db", "sqlite_master", schema
-    )
+    schema, shop = "type, name, sql", commerce_folder / "commerce.db"
+    assert table(imported[0], "sqlite_master", schema) == table(shop, "sqlite_master", schema)
     with closing(sqlite3.connect(imported[0])) as connection:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     assert imported[1]["malformed"] == {"rows": {}, "first": []}
@@ -182,12 +177,7 @@ def test_a_file_with_a_header_only_has_no_rows(mine, tmp_path):
 @pytest.mark.parametrize(
     ("file", "name", "value", "said"),
     [
-        (
-            ORDERS,
-            "order_purchase_timestamp",
-            "2017-13-02 10:56:33",
-            "order_purchase_timestamp is .*, not a date such as",
-        ),
+        (ORDERS, "order_purchase_timestamp", "2017-13-02 10:56:33", "order_purchase_timestamp is .*, not a date such"),
         (ORDERS, "order_approved_at", "2017-10-02 10:56+01", "order_approved_at is .*, not a date such as"),
         (ORDERS, "order_estimated_delivery_date", "", "order_estimated_delivery_date is empty"),
         (ORDERS, "customer_id", "x" * 32, "customer_id 'x+' is none of olist_customers_dataset.csv"),
@@ -232,10 +222,8 @@ def test_a_lost_quote_and_bytes_of_another_encoding_spoil_their_lines_only(mine,
     (mine / ITEMS).write_bytes(b"\n".join([*lines[:4], lines[4] + b'"', *lines[5:]]))
     result, database = read(mine, tmp_path)
     assert result["malformed"]["rows"] == {ITEMS: 3}
-    assert [reason.split(": ")[0] for reason in result["malformed"]["first"]] == [
-        f"{ITEMS}:4",
-        f"{ITEMS}:{len(lines) - 2}",
-    ]
+    places = [reason.split(": ")[0] for reason in result["malformed"]["first"]]
+    assert places == [f"{ITEMS}:4", f"{ITEMS}:{len(lines) - 2}"]
     assert "not UTF-8" in result["malformed"]["first"][1]
     assert len(table(database, "order_items")) == len(lines) - 2 - 3
 
@@ -315,12 +303,8 @@ def test_the_rules_agree_with_the_latent_gold_of_the_synthetic_shop(commerce_fol
     assert all(mine[0] is None for mine, gold in pairs if gold[0] is None), "no text, no labels"
     known = [(mine, gold) for mine, gold in pairs if mine[0] is not None]
     assert len(known) > 0.85 * sum(gold[0] is not None for _, gold in pairs)
-    for name, most in {
-        "sentiment": 0.92,
-        "complaint_category": 0.92,
-        "would_recommend": 0.97,
-        "main_complaint": 0.78,
-    }.items():
+    bounds = {"sentiment": 0.92, "complaint_category": 0.92, "would_recommend": 0.97, "main_complaint": 0.78}
+    for name, most in bounds.items():
         place = LABELS.index(name)
         assert sum(mine[place] == gold[place] for mine, gold in known) > most * len(known), name
     assert any(mine != gold for mine, gold in known), "they are not the gold itself"

@@ -23,17 +23,13 @@ from plumbline_commerce.sql_qa.engine import DATES, HEAP, QueryLimits, QueryRefu
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.gold import gold_of
 from plumbline_commerce.sql_qa.rubric import AnswerParts, filled, judge, read_answer, said, worth
+from tests.work import most_work
 
 HERE = Path(__file__).parent
 QUERIES = yaml.safe_load((HERE / "sql_queries.yaml").read_text(encoding="utf-8"))
 QUESTION = "Quais são os 5 estados com mais pedidos em 2017?"
 REFERENCE = {"question": QUESTION, "sql": QUERIES["gold"], "ordered": True}
 SENTENCE = "Em 2017, o estado com mais pedidos foi {estado}, com {pedidos}."
-
-
-@pytest.fixture(scope="session")
-def shops(tmp_path_factory):
-    return databases(tmp_path_factory.mktemp("shops"), 3)
 
 
 def done(text, database):
@@ -178,32 +174,14 @@ def test_memory_is_bounded(untouched):
     assert 0 < int(found.stdout) < 2 * HEAP >> 20, "MiB"
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "date('now')",
-        "date('n' || 'oW', '+1 day')",
-        "date(CAST('now' AS BLOB))",
-        "time(char(110, 111, 119, 0, 65))",
-        "date()",
-        "datetime()",
-        "julianday()",
-        "strftime('%f')",
-        "strftime('%f', 'now')",
-        "unixepoch('now', 'start of day')",
-        "datetime(order_purchase_timestamp, 'localtime')",
-        "datetime(order_purchase_timestamp, 'utc')",
-        "CURRENT_DATE",
-        "current_time",
-        "CURRENT_TIMESTAMP",
-        "random()",
-        "hex(randomblob(4))",
-        "changes()",
-        "total_changes()",
-        "last_insert_rowid()",
-        "sqlite_version()",
-    ],
-)
+CLOCKS = """date('now') | date('n' || 'oW', '+1 day') | date(CAST('now' AS BLOB)) | time(char(110, 111, 119, 0, 65))
+date() | datetime() | julianday() | strftime('%f') | strftime('%f', 'now') | unixepoch('now', 'start of day')
+datetime(order_purchase_timestamp, 'localtime') | datetime(order_purchase_timestamp, 'utc')
+CURRENT_DATE | current_time | CURRENT_TIMESTAMP | random() | hex(randomblob(4))
+changes() | total_changes() | last_insert_rowid() | sqlite_version()"""
+
+
+@pytest.mark.parametrize("call", re.split(r" \| |\n", CLOCKS))
 def test_no_query_sees_a_clock_or_other_luck(shops, call):
     for text in (f"SELECT {call} AS x FROM orders", f"SELECT COUNT(*) FROM orders WHERE {call} > '2'"):
         read = read_query(text)
@@ -254,12 +232,8 @@ def test_a_greedy_query_has_no_other_one_refused(shops, monkeypatch):
     assert all(isinstance(one, QueryResult) for one in found[1:])
 
 
-def test_reading_a_query_takes_no_time(untouched):
-    for texts in ATTACKS.values():
-        for text in texts:
-            began = time.thread_time()
-            read_query(text)
-            assert time.thread_time() - began < 0.3, text[:80]
+def test_reading_a_query_takes_no_time():
+    assert most_work(read_query, [text for texts in ATTACKS.values() for text in texts]) < 30
 
 
 @pytest.mark.parametrize(("sql", "expected"), QUERIES["ties"].items())
@@ -359,11 +333,8 @@ def test_what_an_answer_is_worth(shops):
 
 
 def test_a_constant_that_is_right_on_one_database_is_wrong(shops):
-    reference = {
-        "question": "Quantos pedidos?",
-        "sql": "SELECT COUNT(*) AS n FROM orders_enriched WHERE delay_days > 0",
-    }
-    reference["ordered"] = False
+    reference = {"question": "Quantos pedidos?", "ordered": False}
+    reference["sql"] = "SELECT COUNT(*) AS n FROM orders_enriched WHERE delay_days > 0"
     ((lucky,),) = gold_of(shops[0], reference["sql"]).rows
     text = answer(f"SELECT {lucky} AS n FROM orders_enriched LIMIT 1", "Foram {n} pedidos com atraso.")
     assert judge(reference, text, shops[:1])[1].parts["result"] == 1
@@ -382,14 +353,12 @@ def test_a_gold_query_may_find_nothing_on_a_database_but_not_on_all(shops):
 
 
 def test_nothing_raises_whatever_the_text(shops):
-    texts = [
-        *HOSTILE,
-        *(text for kind in ("write", "outside", "stacked", "heavy", "strange") for text in ATTACKS[kind]),
-    ]
-    for text in texts:
-        for written in (text, answer(text), text + "\n" + SENTENCE, answer(REFERENCE["sql"], text)):
-            score = judge(REFERENCE, written, shops[:1])[1]
-            assert score.total < 0.5 or score.parts["result"]
+    texts = [*HOSTILE, *(text for kind in ("write", "outside", "stacked", "strange") for text in ATTACKS[kind])]
+    written = [told for text in texts for told in (text, text + "\n" + SENTENCE, answer(REFERENCE["sql"], text))]
+    written += [answer(text) for text in (*texts, *ATTACKS["heavy"])]
+    for text in written:
+        score = judge(REFERENCE, text, shops[:1])[1]
+        assert score.total < 0.5 or score.parts["result"]
 
 
 @pytest.fixture
@@ -421,7 +390,8 @@ def only_rows(tmp_path):
         ("SELECT MAX(review_score) AS m FROM order_reviews", "the same rows"),
     ],
 )
-def test_a_record_whose_gold_query_asks_nothing_is_refused_at_the_first_verdict(only_rows, sql, what):
+def test_a_record_whose_gold_query_asks_nothing_is_refused_at_the_first_verdict(shops, only_rows, sql, what):
+    shutil.copytree(shops[0].parent, only_rows / "sql_qa")
     rows = [row for _, row in read_jsonl(only_rows / "test.jsonl")]
     rows[3]["reference"]["sql"] = sql
     write_jsonl(only_rows / "test.jsonl", rows)
@@ -473,11 +443,15 @@ def test_texts_of_digits_are_numbers_only_in_the_columns_that_hold_a_part_of_a_d
     assert score.parts["result"] == right
 
 
-def test_the_law_of_the_task_on_rows_without_a_database(only_rows):
+def test_the_law_of_the_task_on_rows_that_lack_a_database(shops, only_rows):
+    folder = only_rows / "sql_qa"
+    folder.mkdir()
+    for path in shops[:2]:
+        shutil.copy(path, folder)
     task = open_task("commerce", {"job": "sql_qa", "data": str(only_rows)}, only_rows / "unused")
     assert task.rubric.startswith("commerce-sql_qa/1+")
     assert task.rubric.endswith(":3")
-    assert not (only_rows / "sql_qa").exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["shop-1.db", "shop-2.db"]
     laws = check_task(task, "test")
     assert laws.oracle == 1.0
     assert laws.raised == ()
@@ -486,7 +460,7 @@ def test_the_law_of_the_task_on_rows_without_a_database(only_rows):
         assert 0 < laws.controls[name] < bound
     assert laws.controls["shuffled-gold"] < 0.3
     assert laws.controls["nearest-gold"] < 0.35
-    assert sorted(path.name for path in (only_rows / "sql_qa").iterdir()) == ["shop-1.db", "shop-2.db", "shop-3.db"]
+    assert sorted(path.name for path in folder.iterdir()) == ["shop-1.db", "shop-2.db", "shop-3.db"]
 
 
 @pytest.mark.parametrize(
@@ -582,20 +556,11 @@ def test_sqlglot_is_asked_for_when_the_task_is_opened_and_imported_by_the_first_
 
 
 def test_texts_that_make_careless_expressions_slow_take_no_time(shops):
-    texts = [
-        "." * 15_000 + "x",
-        "```" * 6000,
-        "{" * 20_000,
-        "1,," * 6000,
-        "a\n" * 10_000,
-        "SELECT" + "\n" * 19_000 + "{",
-    ]
+    texts = ["." * 15_000 + "x", "```" * 6000, "{" * 20_000, "1,," * 6000, "a\n" * 10_000]
+    texts += ["SELECT" + "\n" * 19_000 + "{"]
     texts += [f"```sql\n{REFERENCE['sql']}\n```\n{text}" for text in texts]
     texts += [answer("SELECT order_id, price FROM order_items", "Foram os valores " + "1,23 4,5 6 " * 30)]
-    for text in texts:
-        began = time.thread_time()
-        judge(REFERENCE, text, shops)
-        assert time.thread_time() - began < 0.3, text[:40]
+    assert most_work(lambda text: judge(REFERENCE, text, shops), texts) < 30
 
 
 def literal(value):

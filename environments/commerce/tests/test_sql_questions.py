@@ -1,6 +1,7 @@
 """The questions of sql_qa: what is asked, what the answers tell, and what the splits share."""
 
 import re
+import shutil
 from collections import Counter
 
 import pytest
@@ -8,25 +9,22 @@ import pytest
 from plumbline.errors import DataError
 from plumbline_commerce.job import Shop, rows_of
 from plumbline_commerce.options import CommerceOptions
-from plumbline_commerce.sql_qa.engine import COLUMNS, QueryResult, build_shop, databases, run
+from plumbline_commerce.sql_qa.engine import COLUMNS, QueryResult, build_shop, run
 from plumbline_commerce.sql_qa.gate import read_query
 from plumbline_commerce.sql_qa.pairs import choose, families, messages, pairs, schema
 
 
 @pytest.fixture(scope="module")
-def shop(commerce_folder):
+def shop(commerce_folder, shops, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("questions")
+    shutil.copytree(shops[0].parent, folder / "sql_qa")
     options = CommerceOptions(seed=5, orders=3000, job="sql_qa", sql_qa=300)
-    return Shop(commerce_folder / "commerce.db", commerce_folder, options, lambda *_: None)
+    return Shop(commerce_folder / "commerce.db", folder, options, lambda *_: None)
 
 
 @pytest.fixture(scope="module")
 def made(shop):
     return pairs(shop)
-
-
-@pytest.fixture(scope="module")
-def shops(shop):
-    return databases(shop.folder / "sql_qa", 3)
 
 
 def test_there_are_enough_families_of_each_difficulty(shop):
@@ -42,9 +40,7 @@ def test_the_splits_share_no_question_no_query_and_no_id(made):
     every = [pair for split in made.values() for pair in split]
     assert [len(made[split]) for split in ("train", "val", "test")] == [240, 30, 30]
     for said in (
-        lambda pair: pair.reference["question"],
-        lambda pair: pair.reference["sql"],
-        lambda pair: pair.id,
+        *(lambda pair: pair.reference["question"], lambda pair: pair.reference["sql"], lambda pair: pair.id),
         lambda pair: pair.prompt[1]["content"],
     ):
         assert len({said(pair) for pair in every}) == len(every)
@@ -140,12 +136,8 @@ def test_what_is_planted_agrees_over_the_tables(shops):
         "freight_value IN (10, 15, 20)",
         "order_date = date(order_date, 'start of month')",
         "order_date = date(order_date, 'start of month', '+1 month', '-1 day')",
-        "delivered_date IS NULL",
-        "delay_days > 0",
-        "review_score IS NULL",
-        "order_value IS NULL",
-        "product_category IS NULL",
-        "payment_type IN ('voucher', 'debit_card')",
+        *("delivered_date IS NULL", "delay_days > 0", "review_score IS NULL", "order_value IS NULL"),
+        *("product_category IS NULL", "payment_type IN ('voucher', 'debit_card')"),
         "customer_unique_id IN (SELECT customer_unique_id FROM customers GROUP BY 1 HAVING COUNT(*) > 1)",
     ],
 )

@@ -1,5 +1,7 @@
 """Pages that the suite's own renderer never writes, with plans, and what a browser sends for them, in order."""
 
+from urllib.parse import parse_qsl
+
 from benchmarks.forms_differential import FILES, Pages
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import FormCase
@@ -24,226 +26,194 @@ _SEND = "<button>Send</button></form>"
 _FORM = "<form method=post>"
 
 
-def _alone(inner, *sent):
-    """A form whose untouched controls send these."""
-    return (_FORM + inner + _SEND, (Submit("Send"),), list(sent))
+def _case(body, actions, sent):
+    return body, actions, None if sent is None else parse_qsl(sent, keep_blank_values=True)
+
+
+def _filled(inner, *actions, sent):
+    """A form with these controls, filled in and sent."""
+    return _case(_FORM + inner + _SEND, (*actions, Submit("Send")), sent)
 
 
 CASES = {
     # Buttons.
-    "named": (_BUTTONS, (Type("Title", "a"), Submit("Publish")), [("t", "a"), ("do", "publish")]),
-    "formnovalidate": (_BUTTONS, (Submit("Publish"), Submit("Save draft")), [("t", ""), ("do", "draft")]),
-    "image": (_BUTTONS, (Type("Title", "a"), Submit("Map")), [("t", "a"), ("at.x", "0"), ("at.y", "0")]),
-    "image by its title, without a name": (
-        _BUTTONS,
-        (Type("Title", "a"), Submit("Point")),
-        [("t", "a"), ("x", "0"), ("y", "0")],
-    ),
-    "plain": (_BUTTONS, (Submit("Preview"), Click("Preview")), None),
-    "reset": (_BUTTONS, (Type("Title", "a"), Submit("Clear"), Submit("Publish")), None),
-    "default by Enter": (_BUTTONS, (Type("Title", "a"), Press("Enter")), [("t", "a"), ("do", "draft")]),
-    "default by no name": (_BUTTONS, (Type("Title", "a"), Submit()), [("t", "a"), ("do", "draft")]),
-    "disabled default": (
+    "named": _case(_BUTTONS, (Type("Title", "a"), Submit("Publish")), "t=a&do=publish"),
+    "formnovalidate": _case(_BUTTONS, (Submit("Publish"), Submit("Save draft")), "t=&do=draft"),
+    "image": _case(_BUTTONS, (Type("Title", "a"), Submit("Map")), "t=a&at.x=0&at.y=0"),
+    "image by its title, without a name": _case(_BUTTONS, (Type("Title", "a"), Submit("Point")), "t=a&x=0&y=0"),
+    "plain": _case(_BUTTONS, (Submit("Preview"), Click("Preview")), None),
+    "reset": _case(_BUTTONS, (Type("Title", "a"), Submit("Clear"), Submit("Publish")), None),
+    "default by Enter": _case(_BUTTONS, (Type("Title", "a"), Press("Enter")), "t=a&do=draft"),
+    "default by no name": _case(_BUTTONS, (Type("Title", "a"), Submit()), "t=a&do=draft"),
+    "disabled default": _case(
         _FORM + "<label>A <input name=a></label><button disabled>One</button><button>Two</button></form>",
         (Type("A", "a"), Press("Enter"), Submit("One"), Submit()),
         None,
     ),
-    "Enter without a button": (_TITLE + "</form>", (Type("Title", "a"), Press("Enter")), [("t", "a")]),
-    "Enter without a button, of two texts": (
-        _TITLE + "<input name=b></form>",
-        (Type("Title", "a"), Press("Enter")),
-        None,
+    "Enter without a button": _case(_TITLE + "</form>", (Type("Title", "a"), Press("Enter")), "t=a"),
+    "Enter without a button, of two texts": _case(
+        _TITLE + "<input name=b></form>", (Type("Title", "a"), Press("Enter")), None
     ),
-    "names that are not read": (
+    "names that are not read": _case(
         _FORM + "<button name=b value=1 aria-label=Publish><svg></svg></button>"
         "<button name=b value=2 title=Discard>x</button><button name=b value=3><img alt=Find></button></form>",
         (Submit("Discard"),),
-        [("b", "2")],
+        "b=2",
     ),
-    "part of a name": (
+    "part of a name": _case(
         _FORM
         + "<button name=b value=1>Save for later</button><button name=b value=2>Submit application</button></form>",
         (Submit("Submit"),),
-        [("b", "2")],
+        "b=2",
     ),
-    "default words of inputs": (
-        _FORM + "<input type=reset><input type=submit name=b></form>",
-        (Submit("Submit"),),
-        [("b", "Submit")],
+    "default words of inputs": _case(
+        _FORM + "<input type=reset><input type=submit name=b></form>", (Submit("Submit"),), "b=Submit"
     ),
-    "formmethod": (
+    "formmethod": _case(
         "<form><button name=b value=1>Look</button><button name=b value=2 formmethod=post>Send</button></form>",
         (Submit("Look"), Submit("Send")),
-        [("b", "2")],
+        "b=2",
     ),
-    "formaction of the site": (
-        _FORM + "<button name=b formaction=/save>Save</button></form>",
-        (Submit("Save"),),
-        [("b", "")],
+    "formaction of the site": _case(
+        _FORM + "<button name=b formaction=/save>Save</button></form>", (Submit("Save"),), "b="
     ),
-    "formaction elsewhere": (
-        _FORM + "<button formaction=//example.org/x>Away</button></form>",
-        (Submit("Away"),),
-        None,
+    "formaction elsewhere": _case(
+        _FORM + "<button formaction=//example.org/x>Away</button></form>", (Submit("Away"),), None
     ),
-    "a control called action": (
-        _FORM + "<input type=hidden name=action value=1><input type=hidden name=submit value=2>" + _SEND,
-        (Submit("Send"),),
-        [("action", "1"), ("submit", "2")],
+    "a control called action": _filled(
+        "<input type=hidden name=action value=1><input type=hidden name=submit value=2>", sent="action=1&submit=2"
     ),
     # Form owners.
-    "form of the named button": (
+    "form of the named button": _case(
         _LOG_IN + _SIGN_UP,
         (Type("Email", "a"), Type("Password", "b"), Submit("Sign up")),
-        [("email", "a"), ("pw", "b"), ("pw2", ""), ("do", "up")],
+        "email=a&pw=b&pw2=&do=up",
     ),
-    "form of the controls": (
-        _LOG_IN + _SIGN_UP,
-        (Type("Email", "a"), Type("Again", "b"), Submit()),
-        [("email", "a"), ("pw", ""), ("pw2", "b"), ("do", "up")],
+    "form of the controls": _case(
+        _LOG_IN + _SIGN_UP, (Type("Email", "a"), Type("Again", "b"), Submit()), "email=a&pw=&pw2=b&do=up"
     ),
-    "form attribute": (
+    "form attribute": _case(
         "<label>B <input name=b form=f></label><form id=f method=post><input name=a>"
         + _SEND
         + "<button form=f name=c>Out</button>",
         (Type("B", "1"), Submit("Out")),
-        [("b", "1"), ("a", ""), ("c", "")],
+        "b=1&a=&c=",
     ),
-    "form attribute of nothing": _alone("<input name=a form=none><input name=b>", ("b", "")),
-    "form in a form": (
+    "form attribute of nothing": _filled("<input name=a form=none><input name=b>", sent="b="),
+    "form in a form": _case(
         _FORM + "<input name=a><form><input type=hidden name=b></form><input name=c><button form=none>Send</button>",
         (Submit("Send"), Submit()),
-        [("a", ""), ("b", "")],
+        "a=&b=",
     ),
-    "no form": ("<label>A <input name=a></label><button>Send</button>", (Type("A", "1"), Submit("Send")), None),
-    "radios of two forms": (
-        _FORM
-        + "<label><input type=radio name=r value=1 checked>X</label>"
-        + _SEND
-        + _FORM
-        + "<label><input type=radio name=r value=2>Y</label><button>Go</button></form>",
+    "no form": _case("<label>A <input name=a></label><button>Send</button>", (Type("A", "1"), Submit("Send")), None),
+    "radios of two forms": _case(
+        f"{_FORM}<label><input type=radio name=r value=1 checked>X</label>{_SEND}"
+        f"{_FORM}<label><input type=radio name=r value=2>Y</label><button>Go</button></form>",
         (Check("Y"), Submit("Send")),
-        [("r", "1")],
+        "r=1",
     ),
     # Defaults and disabledness.
-    "first legend": _alone(
+    "first legend": _filled(
         "<fieldset disabled><legend><input name=a><fieldset disabled><legend><input name=b></legend><input name=c>"
         "</fieldset></legend><legend><input name=d></legend><input name=e></fieldset>",
-        ("a", ""),
-        ("b", ""),
+        sent="a=&b=",
     ),
-    "disabled group of options": _alone(
-        "<select name=s><optgroup disabled><option>a</optgroup><option>b</select>", ("s", "b")
+    "disabled group of options": _filled(
+        "<select name=s><optgroup disabled><option>a</optgroup><option>b</select>", sent="s=b"
     ),
-    "last of several selected": _alone(
+    "last of several selected": _filled(
         "<select name=s><option selected>a<option selected>b<option></select>"
         "<select name=m multiple><option selected>a<option selected>b</select>",
-        *[("s", "b"), ("m", "a"), ("m", "b")],
+        sent="s=b&m=a&m=b",
     ),
-    "nothing but disabled options": _alone("<select name=s><option disabled>a</select>"),
-    "blanks and labels of options": _alone(
+    "nothing but disabled options": _filled("<select name=s><option disabled>a</select>", sent=""),
+    "blanks and labels of options": _filled(
         "<select name=s><option label=L> a\n  b\xa0 </select><select name=t><option value>a</select>",
-        *[("s", "a b\xa0"), ("t", "")],
+        sent="s=a b\xa0&t=",
     ),
-    "option by its label": (
-        _FORM + "<label>S <select name=s><option>x<option label=Long>y</select></label>" + _SEND,
-        (Select("S", "Long"), Submit("Send")),
-        [("s", "y")],
+    "option by its label": _filled(
+        "<label>S <select name=s><option>x<option label=Long>y</select></label>", Select("S", "Long"), sent="s=y"
     ),
-    "enabled one of two options": (
-        _FORM + "<label>S <select name=s><option>x<option disabled value=1>y<option value=2>y</select></label>" + _SEND,
-        (Select("S", "y"), Submit("Send")),
-        [("s", "2")],
+    "enabled one of two options": _filled(
+        "<label>S <select name=s><option>x<option disabled value=1>y<option value=2>y</select></label>",
+        Select("S", "y"),
+        sent="s=2",
     ),
-    "last of several checked": _alone(
+    "last of several checked": _filled(
         "<input type=radio name=r value=1 checked><input type=radio name=r value=2 checked>"
         "<input type=checkbox name=c checked>",
-        *[("r", "2"), ("c", "on")],
+        sent="r=2&c=on",
     ),
-    "reset to the defaults": (
-        _FORM + "<label>A <input name=a value=1></label><label><input type=checkbox name=c checked>C</label>"
+    "reset to the defaults": _filled(
+        "<label>A <input name=a value=1></label><label><input type=checkbox name=c checked>C</label>"
         "<label>S <select name=s><option>x<option>y</select></label><label>F <input type=file name=f></label>"
-        "<button type=reset>Clear</button>" + _SEND,
-        (Type("A", "2"), Uncheck("C"), Select("S", "y"), Attach("F", "cv.pdf"), Click("Clear"), Submit("Send")),
-        [("a", "1"), ("c", "on"), ("s", "x"), ("f", "")],
+        "<button type=reset>Clear</button>",
+        *(Type("A", "2"), Uncheck("C"), Select("S", "y"), Attach("F", "cv.pdf"), Click("Clear")),
+        sent="a=1&c=on&s=x&f=",
     ),
-    "control of a step that is hidden": (
-        _FORM + "<div hidden><label>A <input name=a></label></div><label>A <input name=b></label>" + _SEND,
-        (Type("A", "1"), Submit("Send")),
-        [("a", ""), ("b", "1")],
+    "control of a step that is hidden": _filled(
+        "<div hidden><label>A <input name=a></label></div><label>A <input name=b></label>",
+        Type("A", "1"),
+        sent="a=&b=1",
     ),
-    "unread parts of a page": _alone("<noscript><input name=a></noscript><template><input name=b></template>"),
+    "unread parts of a page": _filled(
+        "<noscript><input name=a></noscript><template><input name=b></template>", sent=""
+    ),
     # Switches of validation.
-    "novalidate": ("<form method=post novalidate><input name=a required>" + _SEND, (Submit("Send"),), [("a", "")]),
-    "read-only": (
-        _FORM
-        + "<label>A <input name=a readonly value=1></label>"
-        + "<label><input type=checkbox name=c readonly>C</label>"
-        + _SEND,
-        (Type("A", "2"), Check("C"), Submit("Send")),
-        [("a", "1"), ("c", "on")],
+    "novalidate": _case("<form method=post novalidate><input name=a required>" + _SEND, (Submit("Send"),), "a="),
+    "read-only": _filled(
+        "<label>A <input name=a readonly value=1></label><label><input type=checkbox name=c readonly>C</label>",
+        *(Type("A", "2"), Check("C")),
+        sent="a=1&c=on",
     ),
-    "of two, the one that can be changed": (
-        _FORM + "<label>A <input name=a readonly></label><label>A <input name=b></label>" + _SEND,
-        (Type("A", "1"), Submit("Send")),
-        [("a", ""), ("b", "1")],
+    "of two, the one that can be changed": _filled(
+        "<label>A <input name=a readonly></label><label>A <input name=b></label>", Type("A", "1"), sent="a=&b=1"
     ),
-    "a label before the name of another control": (
-        _FORM + "<label><input type=radio name=post value=1>Post</label><input name=mail><label>Mail <input name=b>"
-        "</label>" + _SEND,
-        (Check("Post"), Type("Mail", "1"), Submit("Send")),
-        [("post", "1"), ("mail", ""), ("b", "1")],
+    "a label before the name of another control": _filled(
+        "<label><input type=radio name=post value=1>Post</label><input name=mail><label>Mail <input name=b></label>",
+        *(Check("Post"), Type("Mail", "1")),
+        sent="post=1&mail=&b=1",
     ),
-    "labels around choices, texts and suggestions": (
-        _FORM + "<label>Way<i> <select name=a><option>x<option>y</select></i></label><label>Why <b><textarea name=b>t"
-        "</textarea></b></label><label>Who <input name=c list=d><datalist id=d><option>z</datalist></label>" + _SEND,
-        (Select("Way", "y"), Type("Why", "1"), Select("Who", "z"), Submit("Send")),
-        [("a", "y"), ("b", "1"), ("c", "z")],
+    "labels around choices, texts and suggestions": _filled(
+        "<label>Way<i> <select name=a><option>x<option>y</select></i></label><label>Why <b><textarea name=b>t"
+        "</textarea></b></label><label>Who <input name=c list=d><datalist id=d><option>z</datalist></label>",
+        *(Select("Way", "y"), Type("Why", "1"), Select("Who", "z")),
+        sent="a=y&b=1&c=z",
     ),
-    "texts that are not rendered": (
-        _FORM + "<label>A <input name=a></label><label>B <input name=b style='color: red; display:none'></label>"
+    "texts that are not rendered": _filled(
+        "<label>A <input name=a></label><label>B <input name=b style='color: red; display:none'></label>"
         "<p inert><label>C <input name=c></label></p><dialog><label>D <input name=d></label></dialog>"
         "<details><label>E <input name=e></label></details>"
-        "<p style=visibility:hidden><label>F <input type=date name=f></label></p>" + _SEND,
-        (Type("A", "1"), *(Type(one, "2026-01-02") for one in "BCDEF"), Submit("Send")),
-        [("a", "1"), ("b", ""), ("c", ""), ("d", ""), ("e", "2026-01-02"), ("f", "")],
+        "<p style=visibility:hidden><label>F <input type=date name=f></label></p>",
+        *(Type("A", "1"), *(Type(one, "2026-01-02") for one in "BCDEF")),
+        sent="a=1&b=&c=&d=&e=2026-01-02&f=",
     ),
-    "required": (_FORM + "<input name=a required>" + _SEND, (Submit("Send"),), None),
-    "barred": _alone(
+    "required": _filled("<input name=a required>", sent=None),
+    "barred": _filled(
         "<input type=hidden name=a required><input name=b required readonly><input name=c required disabled>"
         "<input type=checkbox name=d required readonly>",
-        *[("a", ""), ("b", "")],
+        sent="a=&b=",
     ),
-    "another form's constraint": (
-        _TITLE + "</form>" + _FORM + "<input name=b>" + _SEND,
-        (Submit("Send"),),
-        [("b", "")],
+    "another form's constraint": _case(_TITLE + "</form>" + _FORM + "<input name=b>" + _SEND, (Submit("Send"),), "b="),
+    "required radio of a group": _filled(
+        "<input type=radio name=r required disabled><input type=radio name=r>", sent=None
     ),
-    "required radio of a group": (
-        _FORM + "<input type=radio name=r required disabled><input type=radio name=r>" + _SEND,
-        (Submit("Send"),),
-        None,
-    ),
-    "placeholder option": (
-        _FORM + "<select name=s required><option value>Choose<option>b</select>" + _SEND,
-        (Submit("Send"),),
-        None,
-    ),
-    "empty option of a group": _alone(
-        "<select name=s required><optgroup><option value>Any</optgroup></select>", ("s", "")
+    "placeholder option": _filled("<select name=s required><option value>Choose<option>b</select>", sent=None),
+    "empty option of a group": _filled(
+        "<select name=s required><optgroup><option value>Any</optgroup></select>", sent="s="
     ),
     **{
-        controls: (_FORM + controls + _SEND, (Submit("Send"),), sent)
+        controls: _filled(controls, sent=sent)
         for controls, sent in (
-            ("<input name=n type=checkbox value='' required checked>", [("n", "")]),
+            ("<input name=n type=checkbox value='' required checked>", "n="),
             ("<input name=n type=checkbox required>", None),
             ("<input name=n type=number value=x required>", None),
-            ("<input name=n type=wizard value=x required>", [("n", "x")]),
-            ("<select name=n required><option>a<option value='' selected>-</select>", [("n", "")]),
-            ("<select name=n multiple required><option value='' selected>-</select>", [("n", "")]),
+            ("<input name=n type=wizard value=x required>", "n=x"),
+            ("<select name=n required><option>a<option value='' selected>-</select>", "n="),
+            ("<select name=n multiple required><option value='' selected>-</select>", "n="),
             ("<select name=n multiple required><option>a</select>", None),
-            ("<input name=n type=date value=2026-02-30>", [("n", "")]),
-            ("<input name=n value='a&#10;b' minlength=9>", [("n", "ab")]),
+            ("<input name=n type=date value=2026-02-30>", "n="),
+            ("<input name=n value='a&#10;b' minlength=9>", "n=ab"),
         )
     },
 }

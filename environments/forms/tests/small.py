@@ -77,3 +77,8 @@ def visit(form, *actions, view=None, submit=True, files=FILES):
 
 def ordered_form():
     return small_form(rules=(Rule("in_order", ("start", "end")),))
+
+
+def form_of(*fields, **more):
+    """A form of one page with these fields."""
+    return Form(**{"name": "f", "domain": "d", "title": "F", "pages": (FormPage(fields),), "button": "Go", **more})

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.forms_differential import Pages
 from environments.forms.tests.pages import CASES, carry_out
-from environments.forms.tests.small import ANY, small_form, visit
-from plumbline_forms.executors.direct import DirectExecutor
+from environments.forms.tests.small import ANY, form_of, ordered_form, small_form, visit
+from plumbline_forms.executors.direct import DirectExecutor, Visit
 from plumbline_forms.executors.executor import STEPS, FormCase
 from plumbline_forms.executors.operations import find
 from plumbline_forms.executors.page import parse_page
@@ -22,50 +22,27 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
-from plumbline_forms.site.page import FormView
+from plumbline_forms.site.page import FormView, render_page
 from plumbline_forms.site.site import Site
-from plumbline_forms.suite.catalogue import FORMS, number, text
-from plumbline_forms.suite.declaration import Form, FormPage
+from plumbline_forms.suite.catalogue import FORMS, consent, file, is_shown, number, radio, select, text
 from plumbline_forms.values import read_date, read_number, read_time, typed
 from tests.work import most_work
-
-
-def status(*actions, form=None):
-    """The status of the last of these actions, before anything is sent."""
-    result, _ = visit(form or small_form(), *actions, submit=False)
-    return result.attempts[-1].status
 
 
 def test_an_untouched_form_sends_what_a_browser_would():
     result, arrived = visit(small_form())
     assert [one.status for one in result.attempts] == ["ok"]
-    assert arrived == {
-        "token": ("t-1",),
-        "name": ("",),
-        "code": ("",),
-        "long_word": ("",),
-        "notes": ("",),
-        "mail": ("",),
-        "phone": ("",),
-        "site": ("",),
-        "count": ("",),
-        "start": ("",),
-        "end": ("",),
-        "hour": ("",),
-        "secret": ("",),
-        "colour": ("",),
-        "size": ("s",),
-    }, "boxes, radios, empty lists and empty files are absent; a list without a blank sends its first option"
+    blank = " ".join(name for name, values in arrived.items() if values == ("",))
+    assert blank == "name code long_word notes mail phone site count start end hour secret colour"
+    assert (arrived["token"], arrived["size"], len(arrived)) == (("t-1",), ("s",), 15), (
+        "boxes, radios, empty lists and empty files are absent; a list without a blank sends its first option"
+    )
     assert "successfully submitted" in result.text
 
 
 @pytest.mark.parametrize("view", [FormView(form) for form in FORMS.values()], ids=list(FORMS))
 def test_untouched_is_what_the_declaration_says(view):
     """The rubric's idea of an untouched page and the page's own are the same."""
-    from plumbline_forms.executors.direct import Visit
-    from plumbline_forms.site.page import render_page
-    from plumbline_forms.suite.catalogue import is_shown
-
     for number_, page in enumerate(view.form.pages, 1):
         visited = Visit(parse_page(render_page(view, number_).encode()))
         sent = {}
@@ -129,38 +106,19 @@ def test_one_action(action, name, got):
 @pytest.mark.parametrize(
     ("action", "wanted"),
     [
-        (Type("Nowhere", "x"), "not found"),
-        (Type("token", "x"), "not found"),
-        (Type("", "x"), "not found"),
-        (Type("Colour", "Red"), "refused"),
-        (Type("News", "Yes"), "refused"),
-        (Type("CV", "cv.pdf"), "refused"),
-        (Type("Way", "Post"), "refused"),
-        (Type("Count", "many"), "refused"),
-        (Type("Start", "someday"), "refused"),
-        (Type("Start", "2026-02-30"), "refused"),
-        (Type("Why news", "x"), "refused"),
-        (Type("Name", "x" * 20000), "refused"),
-        (Select("Colour", "Pink"), "not found"),
-        (Select("Name", "Ann"), "refused"),
-        (Select("News", "Yes"), "refused"),
-        (Check("Colour", "Red"), "ok"),
-        (Check("Days"), "refused"),
-        (Check("Days", "Sunday"), "not found"),
-        (Check("Name"), "refused"),
-        (Uncheck("Way", "Post"), "refused"),
+        *((Type(label, "x"), "not found") for label in ("Nowhere", "token", "")),
+        *((Attach("CV", file), "not found") for file in ("/etc/passwd", "")),
+        *((action, "not found") for action in (Select("Colour", "Pink"), Check("Days", "Sunday"))),
+        *((action, "not found") for action in (Click("Nowhere"), Submit("Cancel"))),
+        *((action, "refused") for action in (Type("Colour", "Red"), Type("News", "Yes"), Type("CV", "cv.pdf"))),
+        *((action, "refused") for action in (Type("Way", "Post"), Type("Count", "many"), Type("Start", "someday"))),
+        *((action, "refused") for action in (Type("Start", "2026-02-30"), Type("Why news", "x"), Press("F5"))),
+        *((action, "refused") for action in (Type("Name", "x" * 20000), Select("Name", "Ann"), Select("News", "Yes"))),
+        *((action, "refused") for action in (Check("Days"), Check("Name"), Uncheck("Way", "Post"))),
         (Attach("Name", "cv.pdf"), "refused"),
-        (Attach("CV", "/etc/passwd"), "not found"),
-        (Attach("CV", ""), "not found"),
-        (Click("Name", "field"), "ok"),
-        (Click("Nowhere"), "not found"),
-        (Submit("Cancel"), "not found"),
-        (Press("F5"), "refused"),
-        (Press("Tab"), "ok"),
-        (Navigate("https://example.com/"), "refused"),
-        (Navigate("http://127.0.0.1:5050/other/form"), "refused"),
-        (Navigate("file:///etc/passwd"), "refused"),
-        (Navigate("http://[bad/"), "refused"),
+        *((Navigate(url), "refused") for url in ("https://example.com/", "http://127.0.0.1:5050/other/form")),
+        *((Navigate(url), "refused") for url in ("file:///etc/passwd", "http://[bad/")),
+        *((action, "ok") for action in (Check("Colour", "Red"), Click("Name", "field"), Press("Tab"))),
         (Navigate("/test/small"), "ok"),
     ],
 )
@@ -230,8 +188,6 @@ def test_required_controls_of_every_kind_block():
     result, arrived = visit(form)
     assert arrived is None
     assert "Production title" in result.attempts[0].reason
-    from plumbline_forms.suite.catalogue import consent, file, radio, select
-
     fields = {
         "Ok": (consent("Ok"), Check("Ok")),
         "Way": (radio("Way", "A|B", required=True), Select("Way", "A")),
@@ -240,12 +196,10 @@ def test_required_controls_of_every_kind_block():
         "Name": (text("Name", ANY, required=True), Type("Name", "x")),
     }
     for field, action in fields.values():
-        form = Form(name="r", domain="t", title="R", pages=(FormPage((field,)),), button="Go")
+        form = form_of(field)
         assert visit(form)[1] is None
         assert visit(form, action)[1] is not None
-    assert visit(
-        Form(name="r", domain="t", title="R", pages=(FormPage((fields["Name"][0],)),), button="Go"), Type("Name", " ")
-    )[1]
+    assert visit(form_of(fields["Name"][0]), Type("Name", " "))[1]
 
 
 def test_keys_send_or_break_lines():
@@ -286,8 +240,6 @@ def test_done_ends_a_plan_and_so_do_limits():
 
 
 def test_server_errors_come_back_filled_in_and_can_be_corrected():
-    from environments.forms.tests.small import ordered_form
-
     form = ordered_form()
     wrong = (Type("Name", "Ann"), Type("Start", "2026-05-02"), Type("End", "2026-05-01"), Submit())
     result, arrived = visit(form, *wrong, Type("End", "2026-05-03"))
@@ -309,11 +261,7 @@ def test_plans_do_not_see_one_another():
 
 def test_labels_are_found_and_never_guessed():
     names = ("Email", "Email address", "Work email", "Town", "City of birth")
-    form = Form(
-        name="l", domain="t", title="L", pages=(FormPage(tuple(text(name, ANY) for name in names)),), button="Go"
-    )
-    from plumbline_forms.site.page import render_page
-
+    form = form_of(*(text(name, ANY) for name in names))
     model = parse_page(render_page(FormView(form, stars=True), 1).encode())
     kinds = frozenset({"text"})
 
@@ -327,13 +275,7 @@ def test_labels_are_found_and_never_guessed():
     assert label("mail").startswith("nothing")
     assert label("Work") == "Work email"
     assert label("email_address") == "Email address"
-    two = Form(
-        name="l",
-        domain="t",
-        title="L",
-        pages=(FormPage((text("Home phone", ANY), text("Work phone", ANY))),),
-        button="Go",
-    )
+    two = form_of(text("Home phone", ANY), text("Work phone", ANY))
     model = parse_page(render_page(FormView(two), 1).encode())
     assert label("phone").startswith("nothing is called")
 
@@ -341,25 +283,12 @@ def test_labels_are_found_and_never_guessed():
 @pytest.mark.parametrize(
     ("text_", "language", "iso"),
     [
-        ("2026-03-04", "en", "2026-03-04"),
-        ("2026/3/4", "pt", "2026-03-04"),
-        ("03/04/2026", "en", "2026-03-04"),
-        ("03/04/2026", "pt", "2026-04-03"),
-        ("13/04/2026", "en", "2026-04-13"),
-        ("04/13/2026", "pt", "2026-04-13"),
-        ("4.3.2026", "en", "2026-03-04"),
-        ("4 March 2026", "en", "2026-03-04"),
-        ("4th of March, 2026", "en", "2026-03-04"),
-        ("Mar 4, 2026", "pt", "2026-03-04"),
-        ("Wednesday, March 4, 2026", "en", "2026-03-04"),
-        ("4 de março de 2026", "pt", "2026-03-04"),
-        ("1º de maio de 2026", "pt", "2026-05-01"),
-        ("2026-02-29", "en", ""),
-        ("31/31/2026", "en", ""),
-        ("tomorrow", "en", ""),
-        ("ma 4 2026", "en", ""),
-        ("9" * 5000, "en", ""),
-        ("", "en", ""),
+        *((text_, "en", "2026-03-04") for text_ in ("2026-03-04", "03/04/2026", "4.3.2026", "4 March 2026")),
+        *((text_, "en", "2026-03-04") for text_ in ("4th of March, 2026", "Wednesday, March 4, 2026")),
+        *((text_, "pt", "2026-03-04") for text_ in ("2026/3/4", "Mar 4, 2026", "4 de março de 2026")),
+        *(("03/04/2026", "pt", "2026-04-03"), ("1º de maio de 2026", "pt", "2026-05-01")),
+        *(("13/04/2026", "en", "2026-04-13"), ("04/13/2026", "pt", "2026-04-13")),
+        *((text_, "en", "") for text_ in ("2026-02-29", "31/31/2026", "tomorrow", "ma 4 2026", "9" * 5000, "")),
     ],
 )
 def test_a_date_is_a_date_however_it_is_spelled(text_, language, iso):
@@ -369,16 +298,8 @@ def test_a_date_is_a_date_however_it_is_spelled(text_, language, iso):
 @pytest.mark.parametrize(
     ("text_", "got"),
     [
-        ("14:30", "14:30"),
-        ("2:30 PM", "14:30"),
-        ("12am", "00:00"),
-        ("14h30", "14:30"),
-        ("9h", "09:00"),
-        ("7:05", "07:05"),
-        ("25:00", ""),
-        ("13pm", ""),
-        ("noon", ""),
-        ("7", ""),
+        *(("14:30", "14:30"), ("2:30 PM", "14:30"), ("12am", "00:00"), ("14h30", "14:30"), ("9h", "09:00")),
+        *(("7:05", "07:05"), ("25:00", ""), ("13pm", ""), ("noon", ""), ("7", "")),
     ],
 )
 def test_times(text_, got):
@@ -388,24 +309,11 @@ def test_times(text_, got):
 @pytest.mark.parametrize(
     ("text_", "language", "got"),
     [
-        ("1234.5", "en", "1234.5"),
-        ("1,234.50", "en", "1234.50"),
-        ("$1,234", "en", "1234"),
-        ("1.234,56", "pt", "1234.56"),
-        ("R$ 1.234", "pt", "1234"),
-        ("1.234", "pt", "1234"),
-        ("4,5", "pt", "4.5"),
-        ("4.5", "pt", "4.5"),
-        ("4,5", "en", ""),
-        ("12 %", "en", "12"),
-        ("-3", "en", "-3"),
-        ("+3", "en", "3"),
-        ("1e3", "en", "1e3"),
-        ("three", "en", ""),
-        ("NaN", "en", ""),
-        ("Infinity", "en", ""),
-        ("٣", "en", ""),
-        ("9" * 5000, "en", ""),
+        *(("1234.5", "en", "1234.5"), ("1,234.50", "en", "1234.50"), ("$1,234", "en", "1234"), ("12 %", "en", "12")),
+        *(("-3", "en", "-3"), ("+3", "en", "3"), ("1e3", "en", "1e3")),
+        *(("1.234,56", "pt", "1234.56"), ("R$ 1.234", "pt", "1234"), ("1.234", "pt", "1234")),
+        *(("4,5", "pt", "4.5"), ("4.5", "pt", "4.5")),
+        *((text_, "en", "") for text_ in ("4,5", "three", "NaN", "Infinity", "٣", "9" * 5000)),
     ],
 )
 def test_numbers(text_, language, got):
@@ -420,9 +328,7 @@ def test_what_a_control_does_not_take_leaves_it_empty():
 
 
 def test_hostile_numbers_and_texts_take_no_time():
-    form = Form(
-        name="n", domain="t", title="N", pages=(FormPage((number("N", ANY, step="0.01"), text("T", ANY))),), button="Go"
-    )
+    form = form_of(number("N", ANY, step="0.01"), text("T", ANY))
     values = ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30")
     assert most_work(lambda value: visit(form, Type("N", value), Type("T", value)), values) < 2
 

@@ -101,6 +101,13 @@ CHANGE = elements_of(FORMS["change-ticket"])
     ("line", "actions"),
     [
         ("Set 'Full name' to 'Ann'", (Type("Full name", "Ann"),)),
+        # Quotation marks as they come.
+        ("Type ”Ann” into the ‘Full name‘ field", (Type("Full name", "Ann"),)),
+        ("Type **Ann** into the **Full name** field", (Type("Full name", "Ann"),)),
+        ("Type **'Ann'** into the *`Full name`* field", (Type("Full name", "Ann"),)),
+        ("- **Full name**: Type 'Ann'", (Type("Full name", "Ann"),)),
+        ('1. [ ] Type “Ann" into «Full name»', (Type("Full name", "Ann"),)),
+        # Words that say what is meant.
         ("Set 'Ann' to 'Full name'", (Type("Full name", "Ann"),)),  # only one of them is a control
         ("Set 'Reader type' to 'Staff'", (Select("Reader type", "Staff"),)),
         ("Set 'Newsletter' to 'no'", (Uncheck("Newsletter"),)),
@@ -142,21 +149,12 @@ def test_a_reader_that_knows_the_form(line, actions):
 @pytest.mark.parametrize(
     "line",
     [
-        "Type 'Ann' or 'Bob' or 'Eve' into 'Full name'",
-        "Type 'Ann' into 'Full name', not into 'Home address'",
-        "Type 'Ann', 'Full name', 'Bob'",
-        "Type 'Full name'",
-        "Type 'Ann' 'Bob'",
-        "Attach 'Full name'",
-        "2. If needed, type 'Ann' into 'Full name'",
-        "3. Full name: Ann",
-        "Step 3: Frobnicate the 'Full name' field",
-        "Should I type 'Ann' into 'Full name'?",
-        "Type your full name into 'Full name'",
-        "Type 'Ann' and 'Bob' into 'Full name'",
-        "Replace 'Ann' with 'Bob' in 'Full name'",
-        "Select 'Staff' and 'Alumni' for 'Reader type'",
-        "Press 'Staff' in 'Newsletter'",
+        *("Type 'Ann' or 'Bob' or 'Eve' into 'Full name'", "Type 'Ann' into 'Full name', not into 'Home address'"),
+        *("Type 'Ann', 'Full name', 'Bob'", "Type 'Full name'", "Type 'Ann' 'Bob'", "Attach 'Full name'"),
+        *("2. If needed, type 'Ann' into 'Full name'", "3. Full name: Ann", "Step 3: Frobnicate the 'Full name' field"),
+        *("Should I type 'Ann' into 'Full name'?", "Type your full name into 'Full name'"),
+        *("Type 'Ann' and 'Bob' into 'Full name'", "Replace 'Ann' with 'Bob' in 'Full name'"),
+        *("Select 'Staff' and 'Alumni' for 'Reader type'", "Press 'Staff' in 'Newsletter'"),
         "Fill in the 'Full name' field because everybody has one",
     ],
 )
@@ -174,27 +172,13 @@ def test_where_as_much_speaks_for_either_argument_only_the_form_decides():
 @pytest.mark.parametrize(
     "line",
     [
-        "Type ”Ann” into the ‘Full name‘ field",
-        "Type **Ann** into the **Full name** field",
-        "Type **'Ann'** into the *`Full name`* field",
-        "- **Full name**: Type 'Ann'",
-        '1. [ ] Type “Ann" into «Full name»',
-    ],
-)
-def test_quotation_marks_as_they_come(line):
-    assert read_plan(line, LIBRARY).actions == (Type("Full name", "Ann"),)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "The form is sent by clicking 'Request Card'",
-        "'Full name' must be filled in before you submit",
-        "The 'Request Card' button should be enabled",
-        "Full name changes to 'Ann'",
-        "The 'Full name' field shows 'Ann'",
-        "'Staff' is selected by default in 'Reader type'",
-        "Increase 'Student number' by 2",
+        *("The form is sent by clicking 'Request Card'", "'Full name' must be filled in before you submit"),
+        *(
+            "The 'Request Card' button should be enabled",
+            "Full name changes to 'Ann'",
+            "Increase 'Student number' by 2",
+        ),
+        *("The 'Full name' field shows 'Ann'", "'Staff' is selected by default in 'Reader type'"),
         '{"Full name": "Ann", "Reader type": "Staff"}',
     ],
 )
@@ -257,30 +241,9 @@ def test_a_plan_around_which_a_model_talks():
 PIECES = st.lists(
     st.sampled_from(
         [
-            "'",
-            '"',
-            "' into the '",
-            "\\",
-            "\n",
-            "\r",
-            "\t",
-            " ",
-            "a",
-            "field",
-            " in the ",
-            " no campo '",
-            "Step 2:",
-            "Type",
-            "“",
-            "”",
-            "' with '",
-            ". ",
-            ".",
-            "' field",
-            "Submit",
-            "Click the 'x' button",
-            "\ud800",
-            "\x00",
+            *"'\"\\\n\r\t a“”.\ud800\x00",
+            *("' into the '", "field", " in the ", " no campo '", "Step 2:", "Type", "' with '"),
+            *(". ", "' field", "Submit", "Click the 'x' button"),
         ]
     ),
     max_size=8,
@@ -290,10 +253,7 @@ LABELS = TEXTS.filter(bool)
 ACTIONS = st.one_of(
     st.builds(Navigate, TEXTS.filter(lambda text: "/" in text)),
     st.builds(Type, LABELS, TEXTS, st.booleans()),
-    st.builds(Select, LABELS, TEXTS),
-    st.builds(Check, LABELS, TEXTS),
-    st.builds(Uncheck, LABELS, TEXTS),
-    st.builds(Attach, LABELS, TEXTS),
+    *(st.builds(kind, LABELS, TEXTS) for kind in (Select, Check, Uncheck, Attach)),
     st.builds(Click, LABELS, st.sampled_from(["", "field", "box"])),
     st.builds(Submit, TEXTS),
     st.builds(Press, LABELS),
@@ -303,7 +263,7 @@ ACTIONS = st.one_of(
 
 @given(st.lists(ACTIONS, max_size=6), st.sampled_from(["en", "pt"]))
 @example([Navigate("/)"), Navigate("(/a")], "en")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_reading_what_was_written_gives_the_same_actions(actions, language):
     assert list(read_steps(write_steps(actions, language)).actions) == actions
 
@@ -333,7 +293,7 @@ def whole(text):
 
 
 @given(st.lists(BRIDGED, min_size=1, max_size=9), st.sampled_from(["en", "pt"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_bridge_loses_nothing(actions, language):
     text = write_agent(actions, ELEMENTS, language)
     if whole(write_steps(actions)):
@@ -463,9 +423,11 @@ def test_the_halves_of_a_line_of_many_quotation_marks_are_read_once():
 def test_the_work_on_a_plan_has_a_bound(unit):
     """A quotation that is open is read anew at every line, and each time in a hundred ways."""
     for size in (4000, 16000):
-        _read.cache_clear()
         text = unit * (size // len(unit))
+        _read.cache_clear()
         assert calls(lambda: read_plan(text, ELEMENTS)) < 1_500_000  # noqa: B023  # called at once
+        if read_plan(text, ELEMENTS).how == "none+costly":
+            break  # as is a longer one, after as much work
 
 
 def test_a_plan_of_too_much_work_is_unreadable_and_says_so_whatever_was_read_before():

@@ -64,40 +64,20 @@ def test_hostile_declarations_and_entries_are_escaped():
     assert name.value == '"><script>alert(1)</script>'
 
 
+RIGHT = [("name", "😀" * 5), ("notes", "a\r\nb"), ("code", "A1"), ("mail", "a@b"), ("site", "https://x.org/")]
+RIGHT += [("count", "4"), ("count", "1e1"), ("colour", "")]
+WRONG = [("name", "x" * 11), ("name", "😀" * 6), ("name", "a\nb"), ("code", "A12"), ("mail", "a b"), ("site", "x.org")]
+WRONG += [("count", "5"), ("count", "12"), ("count", "four"), ("count", "9" * 5000), ("start", "2019-12-31")]
+WRONG += [("start", "2020-02-30"), ("hour", "25:00"), ("colour", "x"), ("size", "xl"), ("news", "yes")]
+WRONG += [("why", "because"), ("token", "t-2"), ("unknown", "x"), ("cv", "cv.pdf")]
+
+
 @pytest.mark.parametrize(
     ("entries", "wrong"),
     [
-        ({}, set()),
-        ({"name": "x" * 11}, {"name"}),
-        ({"name": "😀" * 5}, set()),
-        ({"name": "😀" * 6}, {"name"}),
-        ({"name": "a\nb"}, {"name"}),
-        ({"notes": "a\r\nb"}, set()),
-        ({"code": "A1"}, set()),
-        ({"code": "A12"}, {"code"}),
-        ({"mail": "a@b"}, set()),
-        ({"mail": "a b"}, {"mail"}),
-        ({"site": "https://x.org/"}, set()),
-        ({"site": "x.org"}, {"site"}),
-        ({"count": "4"}, set()),
-        ({"count": "5"}, {"count"}),
-        ({"count": "12"}, {"count"}),
-        ({"count": "1e1"}, set()),
-        ({"count": "four"}, {"count"}),
-        ({"count": "9" * 5000}, {"count"}),
-        ({"start": "2019-12-31"}, {"start"}),
-        ({"start": "2020-02-30"}, {"start"}),
-        ({"hour": "25:00"}, {"hour"}),
-        ({"colour": "x"}, {"colour"}),
-        ({"colour": ""}, set()),
-        ({"size": "xl"}, {"size"}),
-        ({"news": "yes"}, {"news"}),
-        ({"news": "on"}, {"why"}),
-        ({"why": "because"}, {"why"}),
-        ({"news": "on", "why": "because"}, set()),
-        ({"token": "t-2"}, {"token"}),
-        ({"unknown": "x"}, {"unknown"}),
-        ({"cv": "cv.pdf"}, {"cv"}),
+        *(({name: value}, set()) for name, value in RIGHT),
+        *(({name: value}, {name}) for name, value in WRONG),
+        *(({}, set()), ({"news": "on"}, {"why"}), ({"news": "on", "why": "because"}, set())),
     ],
 )
 def test_what_the_server_accepts(entries, wrong):
@@ -191,11 +171,8 @@ def test_limits_and_strange_requests():
         "/",
         "/e/",
         "/e/x/test/small",
-        path + "/0",
-        path + "/2",
-        path + "/x",
-        path + "/1/2",
         "/e/" + episode,
+        *(path + end for end in ("/0", "/2", "/x", "/1/2")),
     ):
         assert site.handle("GET", strange).status == 404, strange
     assert site.handle("PUT", path).status == 405
@@ -277,12 +254,12 @@ def test_64_submissions_at_once_lose_nothing():
         post(address, "/", "")
 
 
-def test_a_hundred_thousand_requests_leave_nothing_behind():
+def test_ten_thousand_requests_leave_nothing_behind():
     site, view = Site(), FormView(small_form())
     body = urlencode({"token": "t-1", "size": "s", "name": "x"}).encode()
     kept = None
     for round_ in range(10):
-        for _ in range(250):
+        for _ in range(25):
             episode = site.open(view)
             path = site.address(episode, view)
             for _ in range(38):

@@ -73,6 +73,6 @@ def test_a_browser_that_gives_no_page_is_ended_and_the_episode_is_a_failure(engi
     monkeypatch.setattr(driver, "_STARTING", 0.05)
     monkeypatch.setattr(engine, "browser", never)
     monkeypatch.setattr(engine, "end", end)
-    found = asyncio.run(asyncio.wait_for(engine.twice(lambda: engine._evaluate("enter-text", "", False, 1)), 5))
+    found = asyncio.run(asyncio.wait_for(engine.twice(lambda: engine._evaluate("enter-text", "", False, 1)), 60))
     assert isinstance(found, Failure)
     assert (found.cause, ended) == ("hang", [True, True])

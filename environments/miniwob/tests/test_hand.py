@@ -4,50 +4,26 @@ import json
 
 import pytest
 
+FIELD = {"ref": 1}
+PLACES = [3, [], {"ref": "1"}, {"ref": -1}, {"ref": 0}, {"ref": 1e308}, {"ref": 1.5}, {"x": 1e12, "y": 3}]
+PLACES += [{"x": "3", "y": 3}, {"x": None, "y": None}, {"name": {"a": 1}}, {"name": "x" * 100_000}, {"element": "body"}]
+PLACES += [{"name": "Submit", "role": 3}, {"name": "Submit", "nth": -3}, {"name": "Submit", "nth": 1e9}]
+PLACES += [
+    {"name": "<img src=x onerror=alert(1)>"},
+    {"name": "'); alert(1); ('"},
+    {"role": "toString", "name": "Submit"},
+]
 HOSTILE = [
-    None,
-    7,
-    "click",
-    [],
-    {},
-    {"do": "constructor"},
-    {"do": "__proto__", "on": {"ref": 1}},
-    {"do": None, "on": {"ref": 1}},
+    *(None, 7, "click", [], {}, {"do": "constructor"}, {"do": "__proto__", "on": FIELD}, {"do": None, "on": FIELD}),
     {"do": "click"},
-    {"do": "click", "on": 3},
-    {"do": "click", "on": []},
-    {"do": "click", "on": {"ref": "1"}},
-    {"do": "click", "on": {"ref": -1}},
-    {"do": "click", "on": {"ref": 0}},
-    {"do": "click", "on": {"ref": 1e308}},
-    {"do": "click", "on": {"ref": 1.5}},
-    {"do": "click", "on": {"x": 1e12, "y": 3}},
-    {"do": "click", "on": {"x": "3", "y": 3}},
-    {"do": "click", "on": {"x": None, "y": None}},
-    {"do": "click", "on": {"name": {"a": 1}}},
-    {"do": "click", "on": {"name": "x" * 100_000}},
-    {"do": "click", "on": {"name": "Submit", "role": 3}},
-    {"do": "click", "on": {"name": "Submit", "nth": -3}},
-    {"do": "click", "on": {"name": "Submit", "nth": 1e9}},
-    {"do": "click", "on": {"name": "<img src=x onerror=alert(1)>"}},
-    {"do": "click", "on": {"name": "'); alert(1); ('"}},
-    {"do": "click", "on": {"role": "toString", "name": "Submit"}},
-    {"do": "click", "on": {"element": "body"}},
-    {"do": "type", "on": {"ref": 1}, "text": 5},
-    {"do": "type", "on": {"ref": 1}, "text": "x" * 1001},
+    *({"do": "click", "on": place} for place in PLACES),
+    *({"do": "type", "on": FIELD, "text": text} for text in (5, "x" * 1001)),
     {"do": "type", "on": {"ref": 2}, "text": "on a button"},
-    {"do": "select", "on": {"ref": 1}, "option": "a"},
-    {"do": "check", "on": {"ref": 1}},
-    {"do": "drag", "on": {"ref": 1}},
-    {"do": "drag", "on": {"ref": 1}, "to": {"x": float("1e400"), "y": 1}},
-    {"do": "scroll", "on": {"ref": 1}, "by": "down"},
-    {"do": "scroll", "on": {"ref": 1}, "by": [1e9, 0]},
-    {"do": "key", "key": "Control+Alt+Nonsense"},
-    {"do": "key", "key": ""},
-    {"do": "key", "key": ["Enter"]},
-    {"do": "wait", "ms": -1},
-    {"do": "wait", "ms": "1000"},
-    {"do": "wait", "ms": 1e9},
+    *({"do": "select", "on": FIELD, "option": "a"}, {"do": "check", "on": FIELD}, {"do": "drag", "on": FIELD}),
+    {"do": "drag", "on": FIELD, "to": {"x": float("1e400"), "y": 1}},
+    *({"do": "scroll", "on": FIELD, "by": by} for by in ("down", [1e9, 0])),
+    *({"do": "key", "key": key} for key in ("Control+Alt+Nonsense", "", ["Enter"])),
+    *({"do": "wait", "ms": ms} for ms in (-1, "1000", 1e9)),
 ]
 
 

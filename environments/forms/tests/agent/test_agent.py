@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.records import Request, Sampling
 from plumbline.runs.cards import CARD, Card
 from plumbline.serve.backend import Asked, Backend, Piece
-from plumbline.tasks import open_task
 from plumbline_forms.agent.opening import with_agents
 from plumbline_forms.agent.scene import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
@@ -38,19 +36,6 @@ class Saying(Backend):
         yield Piece(text=self.texts[min(len(self.asked), len(self.texts)) - 1], finish="stop")
 
 
-@pytest.fixture(scope="module")
-def forms():
-    pytest.importorskip("selectolax")
-    return open_task("forms", {}, Path("unused"))
-
-
-@pytest.fixture(scope="module")
-def examples(forms):
-    """One example of each form."""
-    rows = [*forms.examples("test"), *forms.examples("held-out-forms")]
-    return {row.stratum: row for row in reversed(rows)}
-
-
 def at(forms, example, **options):
     """An agent with an example's task, in front of its form."""
     case = forms.case_of(example)
@@ -59,6 +44,13 @@ def at(forms, example, **options):
     agent = FakeAgent(forms.executor.site, case.view, task, paths(case.files), **options)
     agent.go(agent.base)
     return agent
+
+
+def filled_in(forms, example, planner, planning=None, **options):
+    """An agent that went on until it was done, answered by this planner, and what was said of its last step."""
+    agent = at(forms, example, **options)
+    facts = asyncio.run(run(AgentServed(planner, planning or Planning()), agent, schema(), most=200))["agent"]
+    return agent, facts
 
 
 def exact(forms, example, agent):
@@ -73,8 +65,7 @@ def exact(forms, example, agent):
 def test_the_oracle_fills_in_every_form(forms, examples, actions, screen):
     oracle = OraclePlanner(list(examples.values()))
     for name, example in examples.items():
-        agent = at(forms, example, actions=actions, screen=screen)
-        facts = asyncio.run(run(AgentServed(oracle), agent, schema(), most=200))["agent"]
+        agent, facts = filled_in(forms, example, oracle, actions=actions, screen=screen)
         assert exact(forms, example, agent), (name, facts, agent.history[-3:])
         assert agent.outcome["success"], name
         assert facts["received"]
@@ -85,8 +76,7 @@ def test_the_oracle_fills_in_every_form(forms, examples, actions, screen):
 def test_a_planner_is_asked_once_and_in_the_words_that_it_was_trained_on(forms, examples):
     example = examples["library-card"]
     planner = Saying(example.gold)
-    agent = at(forms, example)
-    asyncio.run(run(AgentServed(planner), agent, schema()))
+    filled_in(forms, example, planner)
     (asked,) = planner.asked
     assert [one["role"] for one in asked.request.messages] == ["system", "user"]
     told, wanted = (one[-1]["content"].split("\n\n") for one in (asked.request.messages, example.messages))
@@ -103,12 +93,12 @@ def test_a_planner_is_asked_once_and_in_the_words_that_it_was_trained_on(forms, 
     assert asked.said == {"temperature": 0.2}  # its answers end where they did in training
 
 
-def test_what_the_page_says_to_a_plan_is_a_further_turn(forms, examples):
+@pytest.mark.parametrize("first", [0, 1], ids=["whole", "without the address"])
+def test_what_the_page_says_to_a_plan_is_a_further_turn_on_the_page_loaded_anew(forms, examples, first):
     example = examples["device-return"]
     bad = example.gold.replace(values_of(example.reference)["lot_number"], "nonsense")
-    planner = Saying(bad, example.gold)
-    agent = at(forms, example)
-    facts = asyncio.run(run(AgentServed(planner), agent, schema()))["agent"]
+    planner = Saying(bad, "\n".join(example.gold.splitlines()[first:]))
+    agent, facts = filled_in(forms, example, planner)
     assert exact(forms, example, agent)
     assert facts["attempt"] == 2
     first, second = (asked.request.messages for asked in planner.asked)
@@ -121,24 +111,13 @@ def test_what_the_page_says_to_a_plan_is_a_further_turn(forms, examples):
     assert len(navigations) == 1  # "the form is empty again": it is loaded anew
 
 
-def test_a_further_plan_that_goes_nowhere_first_finds_the_page_loaded_anew(forms, examples):
-    example = examples["device-return"]
-    bad = example.gold.replace(values_of(example.reference)["lot_number"], "nonsense")
-    planner = Saying(bad, "\n".join(example.gold.splitlines()[1:]))
-    agent = at(forms, example)
-    asyncio.run(run(AgentServed(planner), agent, schema()))
-    assert exact(forms, example, agent)
-    assert sum("navigate" in act for answer in agent.said for act in answer["action"]) == 1
-
-
 def test_what_the_server_says_to_a_plan_is_told_by_field(forms, examples):
     """A rule between two fields, which no browser checks."""
     example = examples["device-return"]
     values = values_of(example.reference)
     late = example.gold.replace(values["delivered_on"], "2026-12-30").replace(values["fault_seen_on"], "2026-12-01")
     planner = Saying(late, example.gold)
-    agent = at(forms, example)
-    asyncio.run(run(AgentServed(planner), agent, schema()))
+    agent, _ = filled_in(forms, example, planner)
     receipts = forms.executor.site.receipts(agent.episode)
     assert [bool(one.errors) for one in receipts] == [True, False]
     ((_, complaint),) = receipts[0].errors.items()
@@ -153,8 +132,7 @@ def test_a_plan_of_a_wizards_first_page_alone_is_followed_by_one_of_the_next(for
     lines = example.gold.splitlines()
     end = next(at for at, line in enumerate(lines) if "Continue" in line) + 1
     planner = Saying("\n".join(lines[:end]), "\n".join(lines[end:]))
-    agent = at(forms, example)
-    facts = asyncio.run(run(AgentServed(planner), agent, schema()))["agent"]
+    agent, facts = filled_in(forms, example, planner)
     assert exact(forms, example, agent)
     assert facts["page"] == 2
     assert all(len(asked.request.messages) == 2 for asked in planner.asked)
@@ -163,10 +141,8 @@ def test_a_plan_of_a_wizards_first_page_alone_is_followed_by_one_of_the_next(for
 
 
 def test_it_gives_up_after_so_many_plans(forms, examples):
-    example = examples["library-card"]
     planner = Saying("1. Click the 'Nowhere' button\n2. Type 'x' into the 'No such field' field")
-    agent = at(forms, example)
-    facts = asyncio.run(run(AgentServed(planner, Planning(attempts=2)), agent, schema()))["agent"]
+    agent, facts = filled_in(forms, examples["library-card"], planner, Planning(attempts=2))
     assert len(planner.asked) == 2
     assert not agent.outcome["success"]
     assert not facts["received"]
@@ -189,8 +165,7 @@ def test_an_action_that_fails_is_tried_once_more_and_then_given_up(forms, exampl
 
 @pytest.mark.parametrize("answer", ["", "I cannot do that.", "{", "[" * 5000, "1. Type '" + "x" * 50_000])
 def test_no_answer_of_a_planner_breaks_a_step(forms, examples, answer):
-    agent = at(forms, examples["library-card"])
-    asyncio.run(run(AgentServed(Saying(answer)), agent, schema()))
+    agent, _ = filled_in(forms, examples["library-card"], Saying(answer))
     assert not agent.outcome["success"]
 
 
@@ -222,7 +197,7 @@ def test_a_server_that_was_begun_anew_goes_on_where_the_plan_was(forms, examples
             if not agent.carry_out(pieces[-1].text):
                 return
 
-    asyncio.run(asyncio.wait_for(go(), 20))
+    asyncio.run(asyncio.wait_for(go(), 60))
     assert exact(forms, example, agent)
 
 

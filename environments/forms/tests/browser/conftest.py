@@ -2,8 +2,11 @@
 
 import pytest
 
+from benchmarks.forms_differential import Pages
 from plumbline.errors import RecipeError
 from plumbline_forms.driver.chromium import find_chromium, import_playwright
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.site.site import Site
 
 
 def pytest_collection_modifyitems(items):
@@ -30,3 +33,14 @@ def browsers():
 @pytest.fixture(scope="session", params=["browser", "in-page"])
 def browser(request, browsers):
     return browsers[request.param]
+
+
+@pytest.fixture(scope="session", params=["browser", "in-page"])
+def foreign(request):
+    """A browser executor and a direct one for pages that are not the site's own, and these pages."""
+    from plumbline_forms.executors.browser import BrowserExecutor
+
+    pages = Pages()
+    executor = BrowserExecutor(Site(pages), navigates=request.param == "browser")
+    yield executor, DirectExecutor(Site(pages)), pages
+    executor.close()

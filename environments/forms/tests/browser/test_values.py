@@ -4,12 +4,9 @@ import random
 
 import pytest
 
-from benchmarks.forms_differential import Pages
 from environments.forms.tests.pages import at_page
 from environments.forms.tests.test_values import VALUES
-from plumbline_forms.executors.browser import BrowserExecutor
 from plumbline_forms.plans.actions import Submit, Type
-from plumbline_forms.site.site import Site
 from plumbline_forms.values import UnreadPatternError, held, invalid, matches, sanitised, typed
 
 PATTERNS = [
@@ -90,16 +87,7 @@ KINDS = {
     "number": _split("0 1 5 10 2.5 0.1 0.3 -3 1e2 .5 100 99.99 1500 7 33.333 1e400 abc 1,500 $12 1. 007"),
     "date": _split("2026-03-04 2024-02-29 2026-02-29 1969-12-31 9999-12-31 04/03/2026 x 2026-03-11"),
     "time": _split("14:30 00:00 23:59 14:30:15 14:30:15.5 24:00 2pm 06:00 22:00 12:00 x"),
-    "email": [
-        "a@b",
-        " a@b.co ",
-        "a@b..c",
-        "@b",
-        "a b@c",
-        "ä@b.c",
-        "a@exämple.org",
-        "a@-b.c",
-    ],
+    "email": ["a@b", " a@b.co ", "a@b..c", "@b", "a b@c", "ä@b.c", "a@exämple.org", "a@-b.c"],
     "url": _split(
         "http://a http:a http:///a http:// a.org mailto:a@b javascript:x foo://u@ http://h:99999 http://[::1]/ x:"
     ),
@@ -126,9 +114,8 @@ def _job(rng):
     return [kind, attributes, typed(kind, rng.choice(texts)).value]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_controls_hold_what_they_hold_in_chromium(ask, seed):
-    rng = random.Random(seed)
+def test_controls_hold_what_they_hold_in_chromium(ask):
+    rng = random.Random(1)
     jobs = [_job(rng) for _ in range(1500)]
     differences = []
     for (kind, attributes, text), found in zip(jobs, ask(HOLD, jobs), strict=True):
@@ -138,14 +125,6 @@ def test_controls_hold_what_they_hold_in_chromium(ask, seed):
             if value != there or bool(why) != bool(reason) or why not in reason:
                 differences.append((kind, attributes, text, (value, reason), (there, why)))
     assert not differences
-
-
-@pytest.fixture(scope="module", params=["browser", "in-page"])
-def other(request):
-    pages = Pages()
-    executor = BrowserExecutor(Site(pages), navigates=request.param == "browser")
-    yield executor, pages
-    executor.close()
 
 
 def _page(kind, attributes):
@@ -167,8 +146,8 @@ PLANS = [
 ]
 
 
-def test_all_executors_send_the_same_values(other):
-    executor, pages = other
+def test_all_executors_send_the_same_values(foreign):
+    executor, _, pages = foreign
     differences = []
     for controls, actions in PLANS:
         wanted = at_page(controls, *actions, Submit())

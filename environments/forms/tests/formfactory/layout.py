@@ -10,6 +10,7 @@ import json
 APP = """
 import json
 import os
+from functools import partial
 from flask import Flask, jsonify, render_template, request
 
 app = Flask(__name__)
@@ -37,44 +38,17 @@ def serve(template):
     return jsonify({"message": "Submitted Successfully!", "data": data})
 
 
-@app.route("/academic-research/grant-application", methods=["GET", "POST"])
-def grant():
-    return serve("A12.html")
-
-
-@app.route("/academic-research/scholarship-application", methods=["GET", "POST"])
-def scholarship():
-    return serve("A13.html")
-
-
-@app.route("/academic-research/course-registration", methods=["GET", "POST"])
-def course():
-    return serve("A15.html")
-
-
-@app.route("/professional-business/workshop-registration", methods=["GET", "POST"])
-def workshop():
-    return serve("B13.html")
-
-
-@app.route("/professional-business/membership-application", methods=["GET", "POST"])
-def membership():
-    return serve("B14.html")
-
-
-@app.route("/tech-software/support-request", methods=["GET", "POST"])
-def support():
-    return serve("D12.html")
-
-
-@app.route("/finance-banking/account-opening", methods=["GET", "POST"])
-def account():
-    return serve("E12.html")
-
-
-@app.route("/healthcare-medical/insurance-claim", methods=["GET", "POST"])
-def claim():
-    return serve("F13.html")
+for place, form in {
+    "/academic-research/grant-application": "A12",
+    "/academic-research/scholarship-application": "A13",
+    "/academic-research/course-registration": "A15",
+    "/professional-business/workshop-registration": "B13",
+    "/professional-business/membership-application": "B14",
+    "/tech-software/support-request": "D12",
+    "/finance-banking/account-opening": "E12",
+    "/healthcare-medical/insurance-claim": "F13",
+}.items():
+    app.add_url_rule(place, form, partial(serve, form + ".html"), methods=["GET", "POST"])
 
 
 def save_submission_to_json(template_name, data):
@@ -157,85 +131,46 @@ STEMS = {
     "F13": "Health_Insurance",
 }
 
+
+def _records(keys, *rows):
+    return [dict(zip(keys.split(", "), row, strict=True)) for row in rows]
+
+
+_BOOKING = "Organization, Time, Day, Billing Address, Diet, Programme, I agree"
 GOLD = {
-    "A12": [
-        {
-            "Gardener": "Ute Amsel",
-            "Mail": "ute@moss.example",
-            "Since": "2031/04/05",
-            "Plot": "South",
-            "Water needed": True,
-        },
-        {
-            "Gardener": "Jo Fink",
-            "Mail": "jo@moss.example",
-            "Since": "2030/01/02",
-            "Plot": "North",
-            "Water needed": False,
-        },
-    ],
-    "A13": [
-        {
-            "Name": "Ada Moor",
-            "Grade": 3.5,
-            "Help so far": "Other Scholarship",
-            "Income": 20001,
-            "Statement of Purpose": ["read", "write"],
-        },
-        {"Name": "Bo Lind", "Grade": 4.0, "Help so far": "none", "Income": 99000, "Statement of Purpose": "learn"},
-        {"Name": "Cy Tamm", "Grade": 9.9, "Help so far": "None", "Income": 20000, "Statement of Purpose": "teach"},
-    ],
-    "A15": [
-        {"Full Name": "Ada Moor", "Selected Courses": ["K3 - Kilns", "K1 - Knots"], "Semester": "Fall 2030"},
-        {"Full Name": "Bo Lind", "Selected Courses": ["K2 - kites"], "Semester": "Winter 2030"},
-    ],
-    "B13": [
-        {
-            "Organization": "Moss & Co",
-            "Time": "9AM",
-            "Day": "2030/02/03",
-            "Billing Address": "1 Fern Way\nMossby",
-            "Diet": "None",
-            "Programme": "None",
-            "I agree": "Yes",
-        },
-        {
-            "Organization": "Fern Ltd",
-            "Time": "afternoon",
-            "Day": "2030-02-04",
-            "Billing Address": "2 Fern Way",
-            "Diet": "vegan",
-            "Programme": "None",
-            "I agree": "No",
-        },
-        {
-            "Organization": "Reed Ltd",
-            "Time": "12PM",
-            "Day": "2030-02-05",
-            "Billing Address": "3 Fern Way",
-            "Diet": "Vegan",
-            "Programme": "plan.pdf",
-            "I agree": "Yes",
-        },
-    ],
+    "A12": _records(
+        "Gardener, Mail, Since, Plot, Water needed",
+        ("Ute Amsel", "ute@moss.example", "2031/04/05", "South", True),
+        ("Jo Fink", "jo@moss.example", "2030/01/02", "North", False),
+    ),
+    "A13": _records(
+        "Name, Grade, Help so far, Income, Statement of Purpose",
+        ("Ada Moor", 3.5, "Other Scholarship", 20001, ["read", "write"]),
+        ("Bo Lind", 4.0, "none", 99000, "learn"),
+        ("Cy Tamm", 9.9, "None", 20000, "teach"),
+    ),
+    "A15": _records(
+        "Full Name, Selected Courses, Semester",
+        ("Ada Moor", ["K3 - Kilns", "K1 - Knots"], "Fall 2030"),
+        ("Bo Lind", ["K2 - kites"], "Winter 2030"),
+    ),
+    "B13": _records(
+        _BOOKING,
+        ("Moss & Co", "9AM", "2030/02/03", "1 Fern Way\nMossby", "None", "None", "Yes"),
+        ("Fern Ltd", "afternoon", "2030-02-04", "2 Fern Way", "vegan", "None", "No"),
+        ("Reed Ltd", "12PM", "2030-02-05", "3 Fern Way", "Vegan", "plan.pdf", "Yes"),
+    ),
     "B14": [
         {"Full Name": "Ada Moor", "Email": "ada@moss.example"},
         {"name": "Bo Lind", "email": "bo@moss.example", "degree": "none yet", "reference": {"name": "Ute Amsel"}},
     ],
-    "D12": [
-        {
-            "Brief description of the issue": "broken",
-            "Subject": 'The "blue" screen',
-            "Users": 12,
-            "Screenshots": "None",
-        },
-        {"Brief description of the issue": "slow", "Subject": "Slow", "Users": 1, "Screenshots": "None"},
-    ],
-    "E12": [
-        {"Full Name": "Ada Moor", "Account Type": "Saving Account"},
-        {"Full Name": "Bo Lind", "Account Type": "Student Account"},
-    ],
-    "F13": [{"Policy Number": "P-1"}, {"Policy Number": "P-2"}],
+    "D12": _records(
+        "Brief description of the issue, Subject, Users, Screenshots",
+        ("broken", 'The "blue" screen', 12, "None"),
+        ("slow", "Slow", 1, "None"),
+    ),
+    "E12": _records("Full Name, Account Type", ("Ada Moor", "Saving Account"), ("Bo Lind", "Student Account")),
+    "F13": _records("Policy Number", ("P-1",), ("P-2",)),
 }
 MARKS = {"A15": ")", "D12": ")"}
 

@@ -18,6 +18,12 @@ from plumbline_forms.task import open_forms
 BENCHMARK = {"suite": "formfactory"}
 
 
+@pytest.fixture
+def root(tmp_path):
+    """A layout to spoil."""
+    return write_layout(tmp_path / "other")
+
+
 def test_the_table_adds_up():
     assert len(ROWS) == 25
     assert len({row.stem for row in ROWS}) == len(set(NAMES)) == len({row.id for row in ROWS}) == 25
@@ -48,8 +54,6 @@ def test_a_whole_checkout_is_asked_for_where_no_forms_are_named(layout, tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (BENCHMARK, "none is named"),
-        ({"path": "somewhere"}, "the suite own has no use for task.options.path"),
         ({"splits": "80-10-10"}, "the suite own has no use for task.options.splits"),
         ({**BENCHMARK, "path": "x", "records": 20, "noise": {"stars": 1}}, "no use for .*records, .*noise"),
         ({**BENCHMARK, "path": "x", "forms": ["A16"]}, "there is no form A16"),
@@ -99,23 +103,20 @@ def test_without_flask(layout, tmp_path, monkeypatch):
         ("def broken(:", "cannot be imported"),
     ],
 )
-def test_another_app(open_layout, tmp_path, source, said):
-    root = write_layout(tmp_path / "other")
+def test_another_app(open_layout, root, source, said):
     (root / "app.py").write_text(source)
     with pytest.raises(DataError, match=said):
         open_layout(root)
 
 
-def test_a_page_that_fails(open_layout, tmp_path):
-    root = write_layout(tmp_path / "other")
+def test_a_page_that_fails(open_layout, root):
     (root / "app.py").write_text((root / "app.py").read_text().replace("/tech-software/", "/elsewhere/"))
     with pytest.raises(DataError, match=r"answers 404 for /tech-software/support-request \(D12\)"):
         open_layout(root)
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", "[", "[]"])
-def test_gold_that_is_none(open_layout, tmp_path, content):
-    root = write_layout(tmp_path / "other")
+def test_gold_that_is_none(open_layout, root, content):
     (root / "data/data1/IT_support.json").write_text(content)
     with pytest.raises(DataError, match=r"IT_support\.json"):
         open_layout(root)
@@ -129,8 +130,7 @@ def test_drift_is_said(layout, tmp_path):
     assert said == "FormFactory D12 has drifted: 3 fields, where 11 are known; 2 records, where 50 are known"
 
 
-def test_records_that_nobody_could_send_are_left_out(open_layout, tmp_path):
-    root = write_layout(tmp_path / "other")
+def test_records_that_nobody_could_send_are_left_out(root, tmp_path):
     path = root / "data/data1/Health_Insurance.json"
     path.write_text('[{"Policy Number": "P-1", "Colour": "red"}, {"Policy Number": ""}]')
     with pytest.warns(DriftWarning, match=r"that no label reads: Colour; records left out, .*: 1"):
@@ -138,8 +138,7 @@ def test_records_that_nobody_could_send_are_left_out(open_layout, tmp_path):
     assert [example.id for example in task.examples("test")] == ["F13-000"]
 
 
-def test_the_checkout_is_identified(open_layout, task, tmp_path):
-    root = write_layout(tmp_path / "other")
+def test_the_checkout_is_identified(open_layout, task, root):
     same = open_layout(root)
     assert same.rubric == task.rubric
     assert "formfactory " + same.examples("test")[0].reference["checkout"] in same.rubric
@@ -148,15 +147,15 @@ def test_the_checkout_is_identified(open_layout, task, tmp_path):
     assert open_layout(root).rubric != task.rubric
 
 
-def test_nothing_is_written(open_layout, tmp_path, monkeypatch):
-    layout, elsewhere = write_layout(tmp_path / "other"), tmp_path / "elsewhere"
+def test_nothing_is_written(open_layout, root, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    task = open_layout(layout)
+    task = open_layout(root)
     for example in task.examples("test"):
         assert task.judge(example, example.gold)[0].facts["submitted"]
     assert list(elsewhere.iterdir()) == []
-    assert {path.name for path in layout.iterdir()} == {"app.py", "templates", "data"}
+    assert {path.name for path in root.iterdir()} == {"app.py", "templates", "data"}
     assert Path.cwd() == elsewhere
     assert sys.dont_write_bytecode is False

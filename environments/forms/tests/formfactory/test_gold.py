@@ -68,18 +68,10 @@ def test_values(field, raw, value, level):
 @pytest.mark.parametrize(
     ("text", "options", "place"),
     [
-        ("0", SUMS, 0),
-        ("10000", SUMS, 0),
-        ("10001", SUMS, 1),
-        ("81234", SUMS, 2),
-        ("-5", SUMS, None),
-        ("much", SUMS, None),
-        ("10AM", SLOTS, 0),
-        ("11AM", SLOTS, 0),
-        ("2PM", SLOTS, 1),
-        ("7PM", SLOTS, None),
-        ("11:30 AM", SLOTS, None),
-        ("9", SLOTS, None),
+        *((text, SUMS, place) for text, place in (("0", 0), ("10000", 0), ("10001", 1), ("81234", 2))),
+        *((text, SUMS, None) for text in ("-5", "much")),
+        *((text, SLOTS, place) for text, place in (("10AM", 0), ("11AM", 0), ("2PM", 1))),
+        *((text, SLOTS, None) for text in ("7PM", "11:30 AM", "9")),
         ("9", ("Red", "Blue"), None),
     ],
 )
@@ -103,13 +95,8 @@ def test_what_is_known_to_have_no_field_is_no_drift():
 
 
 def test_references_say_where_every_value_came_from(examples):
-    assert examples["A13-000"].reference["levels"] == {
-        "n": "exact",
-        "g": "exact",
-        "financialAid": "alias",
-        "income": "bucket",
-        "essay": "folded",
-    }
+    levels = {"n": "exact", "g": "exact", "financialAid": "alias", "income": "bucket", "essay": "folded"}
+    assert examples["A13-000"].reference["levels"] == levels
     assert examples["A13-000"].reference["values"]["income"] == "mid"
     assert examples["A13-001"].reference["values"]["income"] == "high"
     assert examples["A13-002"].reference["unfillable"] == {

@@ -122,22 +122,11 @@ def test_the_same_options_give_the_same_examples(open_layout, task):
 
 def test_figures(task, examples):
     levels = {row["kind"]: row for row in levels_table(task.forms, list(examples.values()))}
-    assert levels["select"] == {
-        "kind": "select",
-        "exact": 5,
-        "folded": 2,
-        "alias": 3,
-        "bucket": 4,
-        "unfillable": 2,
-        "values": 16,
-    }
+    counts = {"exact": 5, "folded": 2, "alias": 3, "bucket": 4, "unfillable": 2, "values": 16}
+    assert levels["select"] == {"kind": "select", **counts}
     assert levels["all"]["values"] == sum(len(example.reference["levels"]) for example in examples.values())
-    assert {row["flag"]: row["records"] for row in notes_table(list(examples.values()))} == {
-        "unfillable": 3,
-        "unplaced": 3,
-        "stubbed": 2,
-        "ported": 2,
-    }
+    flags = {row["flag"]: row["records"] for row in notes_table(list(examples.values()))}
+    assert flags == {"unfillable": 3, "unplaced": 3, "stubbed": 2, "ported": 2}
     rewards = {row["source"]: row for row in rewards_table(task, list(examples.values()))}
     assert (rewards["oracle"]["submitted"], rewards["oracle"]["exact"], rewards["oracle"]["fillable"]) == (18, 18, 1.0)
     assert rewards["oracle"]["strict"] < 1
