@@ -44,9 +44,7 @@ def test_dicts_amid_progress_bars(tmp_path: Path) -> None:
         ]
         lines += ["my reward: {'format': 1.0, 'reward': 0.0}"]
         if step % 20 == 0:
-            lines += [
-                f"  7%|▋  | 3/40 [00:01<00:10]{{'eval_loss': {3 - step / 100}, 'epoch': {step / 50}}}",
-            ]
+            lines += [f"  7%|▋  | 3/40 [00:01<00:10]{{'eval_loss': {3 - step / 100}, 'epoch': {step / 50}}}"]
     history = the_one(write(tmp_path, *lines))
     assert history.kind == "sft"
     assert history.origin == "console"

@@ -137,11 +137,7 @@ def test_hostile_names_are_text_in_every_chart():
     interval = Interval(0.5, 0.4, 0.6, 9)
     charts = [
         line_chart([Line(steps(2), array(0, 1), label=HOSTILE), Level(0.5, HOSTILE)], label=HOSTILE),
-        dot_chart(
-            [(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)],
-            label=HOSTILE,
-            references=[(HOSTILE, interval)],
-        ),
+        dot_chart([(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)], label=HOSTILE, references=[(HOSTILE, interval)]),
         share_chart([(HOSTILE, 1.0, HOSTILE)], label=HOSTILE),
     ]
     for chart in charts:
