@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -83,32 +84,22 @@ run.finish()
 
 @pytest.fixture(scope="module")
 def offline(tmp_path_factory):
-    """Writes a run as W&B does without a network; the answer is its folder."""
+    """The folder of a run with a fault, as W&B writes it without a network."""
     pytest.importorskip("wandb", reason="W&B wrote the runs that are read; pip install '.[wandb]'")
-
-    def write(fault):
-        folder = tmp_path_factory.mktemp("offline")
-        (folder / "rows.json").write_text(json.dumps(logged(fault)))
-        made = [{"step": 1, "prompt": f"p{n // 4}", "completion": f"answer {n}", "right": n % 2} for n in range(8)]
-        (folder / "completions.json").write_text(json.dumps(made))
-        (folder / "home").mkdir()
-        quiet = {"MODE": "offline", "SILENT": "true", "CONSOLE": "off", "_DISABLE_STATS": "true", "DIR": str(folder)}
-        env = {**os.environ, **{f"WANDB_{name}": value for name, value in quiet.items()}, "HOME": str(folder / "home")}
-        command = [sys.executable, "-c", WRITE, "rows.json", "completions.json"]
-        subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
-        return folder
-
-    return write
+    folder = tmp_path_factory.mktemp("offline")
+    (folder / "rows.json").write_text(json.dumps(logged("gradient")))
+    made = [{"step": 1, "prompt": f"p{n // 4}", "completion": f"answer {n}", "right": n % 2} for n in range(8)]
+    (folder / "completions.json").write_text(json.dumps(made))
+    (folder / "home").mkdir()
+    quiet = {"MODE": "offline", "SILENT": "true", "CONSOLE": "off", "_DISABLE_STATS": "true", "DIR": str(folder)}
+    env = {**os.environ, **{f"WANDB_{name}": value for name, value in quiet.items()}, "HOME": str(folder / "home")}
+    command = [sys.executable, "-c", WRITE, "rows.json", "completions.json"]
+    subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
+    return folder
 
 
-@pytest.fixture(scope="module")
-def offline_file(offline):
-    (file,) = offline("").glob("wandb/offline-run-*/run-*.wandb")
-    return file.read_bytes()
-
-
-def test_offline_runs_of_wandb(offline):
-    folder = offline("gradient")
+def test_offline_runs_of_wandb(offline, tmp_path):
+    folder = shutil.copytree(offline, tmp_path / "run", symlinks=True)
     history = read(folder)
     assert_found(history, "gradient")
     assert history.settings == {"rl.beta": 0.04, "rl.group_size": 4, "steps": 120}
@@ -517,15 +508,15 @@ def test_what_cannot_be_read_is_a_clear_error(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["table.csv", "scan.jsonl", "dumped.json", "run.wandb", "trainer_state.json"])
-def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline_file):
+def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline):
     pytest.importorskip("pandas", reason="pandas writes what W&B exports")
     made = {
-        "run.wandb": lambda: offline_file,
+        "run.wandb": lambda: next(offline.glob("wandb/offline-run-*/run-*.wandb")).read_bytes(),
         "trainer_state.json": lambda: json.dumps({"log_history": logged(), "max_steps": 3}).encode(),
     }
     whole = made[name]() if name in made else TABLES[name](logged()).encode()
     dice = np.random.default_rng(0)
-    for _ in range(60):
+    for _ in range(30):
         at, length = dice.integers(len(whole)), dice.integers(1, 30)
         (tmp_path / name).write_bytes(whole[:at] + dice.bytes(length) + whole[at + int(dice.integers(60)) :])
         with suppress(DataError):
