@@ -405,7 +405,7 @@ def test_parts_of_trls_signature_add_up_over_the_ranges_that_are_seen(users):
         ("tagged", "answer", "label", 'task.options.gold: "<answer>{answer}</answer>"'),
         ("messages", "answer", "form", "give prompts as lists of messages"),
         ("messages", None, "form", "give prompts as lists of messages"),
-        ("strict", "answer", "raises", "catch it there"),
+        ("strict", "word {answer}", "raises", "catch it there"),
     ],
 )
 def test_one_cause_is_named_where_one_explains_all(users, names, gold, check, said):

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+import yaml
 
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History
@@ -165,60 +166,12 @@ def test_series_know_how_far_printing_rounded_them(tmp_path: Path, how: str) -> 
         assert max(off) <= history[name].rounding * 1.001
 
 
-TRAINER = "(trainer pid=7, ip=10.0.0.1) "
-AREAL = (
-    TRAINER + "20260102-10:00:00.000 StatsLogger INFO: Epoch {n}/9 Step 1/1 Train step {n}/9 done.\n" + TRAINER + "│ "
-    "ppo_actor/task_reward/avg │ 2.{n}000e-01 │ timeperf/x │ 2.0e+01 │ ppo_actor/update/grad_norm │ 3.1000e-01 │ "
-    "ppo_actor/update/lr │ 1.0000e-05 │"
-)
-OPENRLHF = "Train epoch [1/1]: 9%|█ | {n}/9 [00:01<00:09, 1.1s/it, pg=0.3, rm=0.0, glen=80]"
-FORMS = {
-    "prime-rl": (
-        "11:26 INFO Step {n} | Time: 55.60s | Loss: 0.0{n} | Grad. Norm: 0.2 | LR: 1.00e-06 | Mismatch KL: 0.1",
-        "loss gradient rate gap_kl",
-    ),
-    "pairs": (
-        "Step {n}/50 | mean_reward: -1.{n} | KL: 0.0001 | clip_frac: 0.000 | lr: 0.000001",
-        "reward kl clip rate",
-    ),
-    "nanoGPT": ("iter {n}: loss 2.1{n}, time 30.00ms, mfu 1.2%", "loss"),
-    "nanoGPT's evaluation": ("step {n}: train loss 4.2{n}, val loss 4.31", "loss eval/loss"),
-    "minimind": (
-        "Epoch:[1/1]({n}/4292), loss: 0.66{n}, learning_rate: 0.00000004, epoch_time: 9.000min",
-        "loss rate",
-    ),
-    "NeMo-RL": (
-        "=== Step {n}/9 ===\n • Loss: 0.01{n}\n • Generation KL Error: 0.001\n • Avg Reward: 0.{n}\n • Time: 6.1s",
-        "loss gap_kl reward",
-    ),
-    "tinker-cookbook": (
-        "INFO   Step {n}\n┃ Metric ┃\n│ env/all/reward/total │ 0.{n} │\n│ optim/kl_sample_train_v1 │ 0.0003 │",
-        "reward gap_kl",
-    ),
-    "open-instruct": (
-        "│ episode │ 64 │\n│ training_step │ {n} │\n│ scores │ 0.{n} │\n│ loss/policy_avg │ 0.01 │\n│ lr │ 1e-06 │",
-        "reward loss rate",
-    ),
-    "Stable-Baselines3": (
-        "| rollout/ | |\n| ep_rew_mean | 0.{n} |\n| time/ | |\n| iterations | {n} |\n| train/ | |\n| loss | 7.3 |",
-        "reward loss",
-    ),
-    "AReaL: its steps within an epoch begin again, and those of training do not": (AREAL, "reward gradient rate"),
-    "DeepSpeed-Chat: the reward is printed below": (
-        "epoch: 0|step: {n}|ppo_ep: 1|act_loss: 0.02|cri_loss: 0.3\naverage reward score: 0.{n}",
-        "loss reward",
-    ),
-    "mlx-lm": ("Iter {n}: Train loss 0.01, Total rewards mean 0.{n}, KL 0.001, It/sec 0.2", "loss reward kl"),
-    "an old OpenRLHF": (
-        OPENRLHF + "\r" + OPENRLHF.replace("rm=0.0, glen=80", "rm=0.{n}, glen=80, tlen=99"),
-        "loss reward length",
-    ),
-}
+FORMS = yaml.safe_load(Path(__file__).with_name("printed.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_of_printed_metrics(tmp_path: Path, form: str) -> None:
-    block, names = FORMS[form]
+    block, names = FORMS[form]["printed"], FORMS[form]["series"].split()
     noise = [
         "usage: python train.py --steps 50 --loss dapo",
         "sampled 4 answers, reward 1.0",
@@ -226,7 +179,7 @@ def test_each_form_of_printed_metrics(tmp_path: Path, form: str) -> None:
     ]
     lines = [line for n in range(1, 10) for line in block.replace("{n}", str(n)).split("\n")]
     history = the_one(write(tmp_path, *noise, *lines))
-    assert set(history.series) == set(names.split())
+    assert set(history.series) == set(names)
     assert (history.logged, history.last_step) == (9, 9)
     assert "reward" not in names or history["reward"].steps.tolist() == list(range(1, 10))
 

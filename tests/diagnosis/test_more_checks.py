@@ -84,33 +84,34 @@ def test_the_language_of_a_text(text, found):
     assert languages(text) == found
 
 
-def test_another_language_than_at_first_is_named():
-    changed = stored(drawn(lambda place, n, copy: WORDS["en" if place > 0.6 and n % 3 else "pt"] + f" {n} {copy}"))
-    assert without(changed) == {"wrong-language": "warning"}
-    mixed = stored(drawn(lambda place, n, copy: WORDS["pt"] + (WORDS["zh"] if place > 0.6 else "") + f" {n} {copy}"))
-    assert without(mixed) == {"wrong-language": "warning"}
+def speaks(text):
+    """A run whose completions are these texts, by the place in the run and the prompt."""
+    return stored(drawn(lambda place, n, copy: text(place, n) + f" {n} {copy}"))
 
 
-def test_two_languages_from_the_start_are_what_the_task_asks_for():
-    both = stored(drawn(lambda place, n, copy: WORDS["pt" if n % 2 else "en"] + f" {n} {copy}"))
-    assert without(both) == {}
-    rare = stored(
-        drawn(lambda place, n, copy: WORDS["en" if n % (2 if place > 0.5 else 6) == 0 else "pt"] + f" {n} {copy}")
-    )
-    assert without(rare) == {}
-    data = stored(drawn(lambda place, n, copy: WORDS["sql" if place > 0.5 else "json"] + f" {n} {copy}"))
-    assert without(data) == {}
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (lambda place, n: WORDS["en" if place > 0.6 and n % 3 else "pt"], {"wrong-language": "warning"}),
+        (lambda place, n: WORDS["pt"] + (WORDS["zh"] if place > 0.6 else ""), {"wrong-language": "warning"}),
+        # Two languages from the start are what the task asks for.
+        (lambda place, n: WORDS["pt" if n % 2 else "en"], {}),
+        (lambda place, n: WORDS["en" if n % (2 if place > 0.5 else 6) == 0 else "pt"], {}),
+        (lambda place, n: WORDS["sql" if place > 0.5 else "json"], {}),
+    ],
+)
+def test_another_language_than_at_first_is_named(text, found):
+    assert without(speaks(text)) == found
 
 
 def test_another_language_than_that_of_gold_answers_is_fatal():
     gold = references("test", 40)["oracle"]
     gold = replace(gold, rows=tuple(replace(row, completion=WORDS["pt"]) for row in gold.rows))
     oracle = Final(stage="reference", split="test", mode="oracle", task="", evaluation=gold)
-    wrong = stored(drawn(lambda place, n, copy: WORDS["en"] + f" {n} {copy}"))
+    wrong = speaks(lambda place, n: WORDS["en"])
     assert without(wrong) == {}
     assert without(replace(wrong, finals=[oracle])) == {"wrong-language": "fatal"}
-    right = stored(drawn(lambda place, n, copy: WORDS["pt"] + f" {n} {copy}"))
-    assert without(replace(right, finals=[oracle])) == {}
+    assert without(replace(speaks(lambda place, n: WORDS["pt"]), finals=[oracle])) == {}
 
 
 # -- prompts -------------------------------------------------------------------------------------------------------
@@ -215,15 +216,14 @@ def test_completions_that_go_on_after_their_end(end, found):
 
 def test_the_same_words_again_and_again():
     def loop(place, n, copy):
-        return f"{n} {copy}: " + f"the review number {n} says that the product is good and cheap. " * (
-            1 if n % 3 else 20
-        )
+        said = f"the review number {n} says that the product is good and cheap. "
+        return f"{n} {copy}: " + said * (1 if n % 3 else 20)
+
+    def table(place, n, copy):
+        return "\n".join(f"| {row} | city {row * (n + copy) % 97} |" for row in range(40))
 
     assert without(stored(drawn(loop))) == {"degenerate-output": "warning"}
-    table = stored(
-        drawn(lambda place, n, copy: "\n".join(f"| {row} | city {row * (n + copy) % 97} |" for row in range(40)))
-    )
-    assert without(table) == {}
+    assert without(stored(drawn(table))) == {}
 
 
 def test_a_reward_of_length():
@@ -267,10 +267,8 @@ def test_a_mean_of_0_over_answers_that_differ_is_no_outage():
     """One of two answers earned 1 and the other -1, as in a public log."""
     away = with_series(healthy(**{"part/form": zero_at(70)}), **{"part_std/form": np.full(STEPS, 0.1)})
     assert without(away) == {}
-    level = healthy()["part/form"].values
-    below = with_series(
-        healthy(), **{"part/form": np.where(np.arange(STEPS) == 70, 0, level - (np.arange(STEPS) == 3))}
-    )
+    level, at = healthy()["part/form"].values, np.arange(STEPS)
+    below = with_series(healthy(), **{"part/form": np.where(at == 70, 0, level - (at == 3))})
     assert without(below) == {}
 
 
@@ -329,9 +327,8 @@ def test_parts_of_different_scales():
     total = history["part/right"].values + history["part/form"].values
     spread = {"part_std/right": np.full(STEPS, 0.4), "part_std/form": np.full(STEPS, 0.3)}
     assert without(with_series(history, reward=total, **spread)) == {}
-    assert without(with_series(history, reward=total, **{**spread, "part_std/form": np.full(STEPS, 9.0)})) == {
-        "dominant-part": "note"
-    }
+    spread["part_std/form"] = np.full(STEPS, 9.0)
+    assert without(with_series(history, reward=total, **spread)) == {"dominant-part": "note"}
 
 
 def test_a_task_that_never_earns():

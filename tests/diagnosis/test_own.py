@@ -56,28 +56,27 @@ def stored(*finals):
     return replace(healthy(), origin="plumbline", finals=finals)
 
 
+LOW, LOWER, LIMITED = Level(0.3, 0.2), Level(0.2, 0.1), Headline(limits={"echo": 0.01})
+SHORT, LONG, TEN_STEPS = {"max_tokens": 64}, {"max_tokens": 96}, {"temperature": 0.0, "steps": 10}
+DECODING = [("decoding", "warning")]
+
+
 @pytest.mark.parametrize(
     ("finals", "wanted"),
     [
         ((final("sft", "greedy", SFT), final("rl", "greedy", RL)), []),
         ((final("sft", "greedy", RL), final("rl", "greedy", SFT)), [("gain", "warning")]),
         ((final("sft", "greedy", SFT), final("rl", "greedy", SFT, n=150)), [("gain", "warning")]),
-        ((final("rl", "greedy", Level(0.3, 0.2)), final("rl", "sampled", RL)), [("decoding", "warning")]),
+        ((final("rl", "greedy", LOW), final("rl", "sampled", RL)), DECODING),
+        ((final("sft", "greedy", SFT), final("rl", "greedy", RL, sampling=TEN_STEPS)), DECODING),
         (
-            (final("sft", "greedy", SFT), final("rl", "greedy", RL, sampling={"temperature": 0.0, "steps": 10})),
-            [("decoding", "warning")],
-        ),
-        (
-            tuple(final(one, "greedy", RL, sampling={"max_tokens": n}) for one, n in (("sft", 64), ("rl", 96))),
+            (final("sft", "greedy", RL, sampling=SHORT), final("rl", "greedy", RL, sampling=LONG)),
             [("decoding", "warning")],
         ),
         ((final("reference", "oracle", RL),), [("references", "fatal")]),
         ((final("reference", "echo", RL),), [("references", "warning")]),
-        ((final("reference", "echo", Level(0.2, 0.1)),), []),
-        (
-            (final("reference", "echo", Level(0.2, 0.1), headline=Headline(limits={"echo": 0.01})),),
-            [("references", "warning")],
-        ),
+        ((final("reference", "echo", LOWER),), []),
+        ((final("reference", "echo", LOWER, headline=LIMITED),), [("references", "warning")]),
     ],
 )
 def test_what_evaluations_say(finals, wanted):

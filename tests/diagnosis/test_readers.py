@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zlib
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +25,7 @@ from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
 
+HERE = Path(__file__).parent
 STEPS = 120
 HOST = "http://ml.company.example"
 PAGE = "https://wandb.ai/team/proj/runs/abc123"
@@ -565,85 +567,18 @@ def test_a_counter_of_whole_epochs_is_no_share_of_one(tmp_path):
     assert_found(read(tmp_path), "")
 
 
-ADAPTER = json.dumps({"peft_type": "LORA", "r": 16, "lora_alpha": 32, "target_modules": ["q_proj"]})
-CARD = """---
-library_name: peft
----
-# mine
-
-### Training hyperparameters
-
-The following hyperparameters were used during training:
-- learning_rate: 2e-05
-- optimizer: Use adamw_torch with betas=(0.9,0.999)
-- lr_scheduler_type: cosine
-- training_steps: 400
-
-### Framework versions
-- learning_rate: 9
-"""
-AXOLOTL = """<details><summary>See axolotl config</summary>
-
-axolotl version: `0.12.0`
-```yaml
-base_model: Qwen/Qwen3-0.6B
-rl: grpo
-trl:
-  beta: 0.001
-  num_generations: 16
-adapter: qlora
-lora_r: 64
-learning_rate: 1.0e-5
-```
-</details>
-"""
-SWIFT = {"model_type": "qwen3", "learning_rate": 5e-7, "lora_rank": 8, "num_generations": 4, "beta": 0.04}
-RATE, RANK = "rl.optimiser.learning_rate", "model.lora.rank"
-SWIFT_IS = {RATE: 5e-7, "rl.group_size": 4, "rl.beta": 0.04}
-
-
-def swift(**type_):
-    return {"args.json": json.dumps({**SWIFT, **type_})}
-
-
-BESIDE = {
-    "a checkpoint of peft": ({"checkpoint-9/adapter_config.json": ADAPTER}, {RANK: 16}),
-    "the arguments of ms-swift": (swift(train_type="lora"), {**SWIFT_IS, RANK: 8}),
-    "those of its later versions": (swift(tuner_type="lora"), {**SWIFT_IS, RANK: 8}),
-    "those of a full fine-tune": (swift(train_type="full"), SWIFT_IS),
-    "an adapter of unknown rank": ({"args.json": '{"tuner_type": "lora"}'}, {RANK: "unknown"}),
-    "a card of transformers": (
-        {"checkpoint-9/README.md": CARD},
-        {RATE: 2e-5, "rl.optimiser.schedule": "cosine", "steps": 120},
-    ),
-    "a card of Axolotl": (
-        {"checkpoint-9/README.md": AXOLOTL},
-        {RATE: 1e-5, RANK: 64, "rl.beta": 0.001, "rl.group_size": 16},
-    ),
-    "W&B's, with the model's": (
-        {"config.yaml": "architectures: {value: [LlamaForCausalLM]}\nlearning_rate: {value: 1.0e-05}\n"},
-        {RATE: 1e-5},
-    ),
-    "hydra's": (
-        {".hydra/config.yaml": "actor_rollout_ref: {model: {lora_rank: 0}, rollout: {n: 5, temperature: 0.7}}"},
-        {"rl.group_size": 5, "sampling.temperature": 0.7},
-    ),
-    "prime-rl's": ({"configs/rl.toml": "max_steps = 9\n[trainer.model.lora]\nrank = 4\n"}, {RANK: 4, "steps": 120}),
-    "a model's own": ({"config.json": '{"model_type": "llama", "temperature": 0.6}'}, {}),
-    "a card of something else": ({"README.md": CARD}, {}),
-}
+BESIDE = yaml.safe_load((HERE / "beside_a_log.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("what", BESIDE)
 def test_settings_of_what_lies_beside_a_log(tmp_path, what):
-    files, settings = BESIDE[what]
-    for name, text in files.items():
+    for name, text in BESIDE[what]["files"].items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "checkpoint-9").mkdir(exist_ok=True)
     state = {"log_history": [{**row, "step": row["train/global_step"]} for row in logged()], "max_steps": STEPS}
     (tmp_path / "checkpoint-9" / "trainer_state.json").write_text(json.dumps(state))
-    assert read(tmp_path).settings == {"steps": STEPS, **settings}
+    assert read(tmp_path).settings == {"steps": STEPS, **BESIDE[what]["settings"]}
 
 
 def test_completions_of_verl_and_of_swift(tmp_path):
@@ -659,7 +594,7 @@ def test_completions_of_verl_and_of_swift(tmp_path):
     assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [(3, "a", 0.5), (3, "b", 1.0)]
 
 
-# What each trainer calls the series of a healthy run, and how it counts them: some otherwise, and some that mislead.
+# How series are counted otherwise than here, and levels of columns that mislead.
 OTHERWISE = {
     "step": lambda run: run["reward"].steps,
     "mixed": lambda run: 1 - run["zero_std"].values,
@@ -669,26 +604,8 @@ OTHERWISE = {
     "ppo_kl": lambda run: 30 * run["kl"].values,
 }
 LEVELS = {"nan": math.nan, "0": 0.0, "2": 2.0, "3": 3.0, "0.005": 5e-3, "0.003": 3e-3, "0.002": 2e-3}
-TRAINERS = {
-    "verl": "critic/score/mean:reward critic/rewards/mean:reward actor/pg_loss:loss actor/grad_norm:gradient "
-    "actor/lr:rate actor/kl_loss:kl actor/entropy:entropy actor/pg_clipfrac:clip response_length/mean:length "
-    "response_length/clip_ratio:truncated training/rollout_probs_diff_mean:nan actor/ppo_kl:ppo_kl "
-    "training/global_step:step",
-    "openrlhf": "train/reward:reward train/group_reward_std:std train/policy_loss:loss train/actor_grad_norm:gradient "
-    "train/actor_lr:rate train/kl:0 train/vllm_kl:0.005 train/response_length:length train/truncated:truncated "
-    "train/global_step:step",
-    "nemo-rl": "train/reward:reward train/loss:loss train/grad_norm:gradient train/lr:rate train/kl_penalty:kl "
-    "train/approx_entropy:entropy train/token_mult_prob_error:ratio train/truncation_rate:truncated "
-    "train/probs_ratio:3",
-    "open-instruct": "scores:reward objective/right_reward:part/right loss/total_avg:loss optim/grad_norm:gradient "
-    "lr:rate objective/kl2_avg:kl val/sequence_lengths:length val/stop_rate:whole val/ratio:2 training_step:step",
-    "prime-rl": "train/agg/all/solver/reward/mean:reward train/agg/all/solver/num_output_tokens/mean:length "
-    "train/agg/all/solver/is_truncated/mean:truncated train/agg/all/solver/solved_some:mixed "
-    "mismatch_kl/all/mean:0.003 progress/epoch:0 entropy/all/mean:entropy optim/grad_norm:gradient optim/lr:rate "
-    "step:step",
-    "tinker-cookbook": "env/all/reward/total:reward env/all/by_group/frac_mixed:mixed "
-    "env/all/ac_tokens_per_turn:length optim/entropy:entropy optim/kl_sample_train_v1:0.002 optim/lr:rate step:step",
-}
+NAMES = yaml.safe_load((HERE / "names_of_trainers.yaml").read_text(encoding="utf-8"))
+DEFAULTS, TRAINERS, KINDS = NAMES["defaults"], NAMES["healthy"], NAMES["kinds"]
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
@@ -718,59 +635,6 @@ def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
     assert said(written()) == [("rate-exhausted", "fatal")]
 
 
-# Columns that a trainer logs by default, and what they are here; parts are those of its examples.
-DEFAULTS = {
-    "trl": "rewards/accuracy_reward/mean:part/accuracy_reward rewards/think_format/std:part_std/think_format "
-    "completions/clipped_ratio:truncated sampling/sampling_logp_difference/mean:gap frac_reward_zero_std:zero_std",
-    "trl before 0.17": "rewards/accuracy_reward:part/accuracy_reward rewards/accuracy:part/accuracy "
-    "completion_length:length",
-    "open-r1": "rewards/format_reward:part/format_reward rewards/reasoning_steps_reward:part/reasoning_steps_reward "
-    "rewards/cosine_scaled_reward/mean:part/cosine_scaled_reward rewards/tag_count_reward:part/tag_count_reward",
-    "unsloth": "rewards/xmlcount_reward_func:part/xmlcount_reward_func "
-    "rewards_/_correctness_reward_func_/_mean:part/correctness_reward_func completions_/_mean_length:length",
-    "ms-swift": "rewards/MathAccuracy/mean:part/MathAccuracy rewards/Format/std:part_std/Format "
-    "rollout_correction/k3_kl:gap_kl clip_ratio/region_mean:clip token_acc:accuracy",
-    "llamafactory": "rewards/chosen: rewards/accuracies: eval_rewards/margins: sft_loss: loss:loss lr:rate",
-    "axolotl": "train/rewards/rand_reward_func/mean:part/rand_reward_func train/learning_rate:rate",
-    "verl": "critic/score/mean:reward rollout_corr/kl:gap_kl actor/pg_clipfrac:clip mismatch/mismatch_k3_kl:gap_kl "
-    "training/rollout_logprobs_diff_mean:gap val-core/openai/gsm8k/reward/mean@1:eval/gsm8k",
-    "ragen": "critic/rewards/mean:reward rollout/RAGEN:",
-    "rllm": "critic/score/mean:reward batch/solve_none: response_length/clip_ratio:truncated",
-    "openrlhf": "reward:reward act_loss:loss vllm_kl:gap_kl response_length:length actor_lr:rate chosen_reward:",
-    "prime-rl": "reward/all/mean:reward mismatch_kl/all/mean:gap_kl mismatch_kl/all/max: masked_mismatch_kl/all/mean: "
-    "mismatch_kl/mean:gap_kl is_truncated/all/mean:truncated agg/all/math/rewards/correct/mean:part/correct",
-    "nemo-rl": "train/gen_kl_error:gap_kl train/sampling_importance_ratio:ratio_mean train/policy_kl_error: "
-    "train/mean_total_reward:reward train/js_divergence_error:",
-    "open-instruct": "objective/verifiable_reward:part/verifiable objective/format_reward:part/format scores:reward "
-    "debug/vllm_vs_local_logprob_diff_mean:gap",
-    "skyrl": "reward/avg_raw_reward:reward policy/rollout_train_logprobs_abs_diff_mean:gap "
-    "loss/avg_final_rewards:reward",
-    "slime": "rollout/raw_reward:reward train/train_rollout_kl:gap_kl train/ppo_kl: train/tis:ratio_mean train/ois:",
-    "areal": "ppo_actor/update/behave_approx_kl_abs/avg:gap ppo_actor/update/behave_approx_kl/avg:gap_kl "
-    "ppo_actor/update/approx_kl/avg: ppo_actor/task_reward/avg:reward",
-    "tinker": "optim/kl_sample_train_v2:gap_kl env/all/reward/total:reward env/all/reward/format:part/format",
-    "torchtune": "rewards:reward kl_loss:kl response_lengths:length clipfrac:clip policy_loss:loss",
-    "verifiers": "rewards/check_answer_reward_func/mean:part/check_answer_reward_func reward/mean:reward",
-    "trlx": "reward/mean:reward losses/total_loss:loss rollout_scores/mean:reward policy/sqrt_kl:",
-    "other spellings": "Train/Reward:reward train.reward:reward train_/_reward_std:reward_std Grad._Norm:gradient "
-    "critic_score_mean:reward train_completions_mean_length:length rewards_accuracy_reward_mean:part/accuracy_reward "
-    "Rewards/Format/Mean:part/format eval.loss:eval/loss policy/grad-norm:gradient Mismatch_KL:gap_kl",
-    "names that look alike": "objective/kl: train/critic/rewards/mean:reward prompt_length/clip_ratio:prompts_cut "
-    "training/rollout_probs_diff_mean: train/agg/all/solver/reward/mean:reward rewards/format:part/format "
-    "train/agg/all/solver/rewards/format/mean:part/format reward/avg_pass_at_8: objective/math_reward:part/math "
-    "objective/rlhf_reward: train/vllm_kl:gap_kl train/ppo_kl: train/kl:kl eval_entropy: eval_runtime: "
-    "eval_rewards/right/mean:eval/right eval_completions/mean_length: val-core/openai/gsm8k/reward/best@4/mean: "
-    "eval/generation_accuracy:eval/generation_accuracy eval/gsm8k/avg_score:eval/gsm8k train/train_runtime: "
-    "rollout/rewards: train/train_rollout_logprob_abs_diff:gap train/lr-pg_0:rate ppo_actor/task_reward/avg:reward "
-    "ppo_actor/no_eos_ratios/avg: train/training/epoch: val/ratio: eval/eval_gsm8k_pass1:eval/gsm8k_pass1 "
-    "eval_mean_token_accuracy:eval/mean_token_accuracy train_mean_nll:loss train/lr:rate actor/ppo_kl:",
-    "preference training": "rewards/chosen: train/rewards/chosen: rewards/rejected: rewards/margins: "
-    "rewards/accuracies: "
-    "rewards/chosen/mean: train/rewards/accuracies: eval_rewards/chosen: eval_rewards/accuracies/mean: "
-    "logps/chosen: rewards_chosen_mean:",
-}
-
-
 @pytest.mark.parametrize("trainer", DEFAULTS)
 def test_default_names_of_each_trainer(trainer):
     for pair in DEFAULTS[trainer].split():
@@ -780,26 +644,6 @@ def test_default_names_of_each_trainer(trainer):
 
 
 LOSS = {"loss": 0.0001, "grad_norm": 0.3, "learning_rate": 1e-6}
-KINDS = {
-    "a trainer's side of RL: mismatch": ({"mismatch_kl/all/mean": 0.001}, "rl"),
-    "masked mismatch, which no check reads": ({"masked_mismatch_kl/all/mean": 0.001}, "rl"),
-    "advantages": ({"advantages/mean": 0.0}, "rl"),
-    "ratios of the new policy to the old": ({"probs_ratio": 1.0}, "rl"),
-    "the policy against itself": ({"actor/ppo_kl": 0.0}, "rl"),
-    "completions": ({"completions/min_length": 3}, "rl"),
-    "KL": ({"kl": 0.01}, "rl"),
-    "KL of distillation": ({"kl": 0.01, "eval/loss": 1.0}, "sft"),
-    "SFT of TRL": ({"entropy": 1.2, "num_tokens": 9, "mean_token_accuracy": 0.8}, "sft"),
-    "SFT with lengths": ({"seq_length": 900.0, "mean_length": 9.0}, "sft"),
-    "SFT": ({}, "sft"),
-    "DPO": ({f"rewards/{name}": 0.1 for name in ("chosen", "rejected", "margins", "accuracies")}, "sft"),
-    "KTO": ({"rewards/chosen": 0.1, "logps/chosen": -9.0, "kl": 0.2}, "sft"),
-    "ORPO": ({"rewards/chosen": 0.1, "log_odds_ratio": -0.4, "nll_loss": 1.0}, "sft"),
-    "a reward model": ({"mean_reward": 0.1, "min_reward": -3.0, "margin": 0.2, "accuracy": 0.7}, "sft"),
-    "DPO with a part of its own": ({"rewards/chosen": 0.1, "rewards/format": 0.1}, "sft"),
-    "online DPO": ({"rewards/chosen": 0.1, "objective/scores": 0.3, "objective/kl": 2.0}, "rl"),
-    "GRPO with a part called chosen": ({"rewards/chosen": 0.1, "reward": 0.1, "reward_std": 0.2}, "rl"),
-}
 
 
 @pytest.mark.parametrize("what", KINDS)
