@@ -7,7 +7,6 @@ serve/test_core.py.
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -69,13 +68,15 @@ REWARDS = {"21": "thread", "25": "blank", "26": "every-gold", "27": "hostile", "
 
 
 @pytest.mark.parametrize("number", REWARDS)
-def test_what_is_wrong_with_a_reward_is_named(number):
+def test_what_is_wrong_with_a_reward_is_named(plumbline, monkeypatch, number):
+    monkeypatch.chdir(folder_of(number))
+    monkeypatch.syspath_prepend(folder_of(number))
+    monkeypatch.delitem(sys.modules, "rewards", raising=False)
     function = "correct" if number == "29" else "accuracy"
     rows = ["--rows", "rows.jsonl", "--set", "task.options.gold=answer"]
-    command = [sys.executable, "-m", "plumbline", "audit", f"rewards:{function}", *rows, "--json"]
-    said = subprocess.run(command, cwd=folder_of(number), capture_output=True, text=True, check=False)
-    assert said.stdout, said.stderr
-    (audit,) = json.loads(said.stdout)["audits"].values()
+    _, out, err = plumbline("audit", f"rewards:{function}", *rows, "--json")
+    assert out, err
+    (audit,) = json.loads(out)["audits"].values()
     assert any(REWARDS[number] in f"{one['check']} {one['what']}" for one in audit["findings"]), audit["findings"]
 
 
@@ -101,7 +102,7 @@ def shop(tmp_path_factory):
     from plumbline.tasks import open_task
 
     folder = tmp_path_factory.mktemp("shop") / "records"
-    counts = {"sql_qa": 60, "extraction": 30, "insights": 30, "push": 30}
+    counts = {"orders": 3000, "sql_qa": 60, "extraction": 30, "insights": 30, "push": 30}
     open_task("commerce", counts, folder).examples("test")
     return folder
 

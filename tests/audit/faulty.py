@@ -16,17 +16,7 @@ from plumbline.tasks.text.lenient_json import read_json
 from plumbline.tasks.text.numbers import read_number, without_accents
 
 KINDS = (
-    "frete",
-    "prazo",
-    "troca",
-    "embalagem",
-    "defeito",
-    "cobrança",
-    "garantia",
-    "elogio",
-    "atraso",
-    "tamanho",
-    "cor",
+    *("frete", "prazo", "troca", "embalagem", "defeito", "cobrança", "garantia", "elogio", "atraso", "tamanho", "cor"),
 )
 NOTE, KIND = Part("nota", 1, "the number"), Part("tipo", 1, "the word")
 WEIGHTS = {"dead": 0.5, "silent": 0.5, "constant": 0.5, "shape": 3.0, "shape-fatal": 30.0}

@@ -214,31 +214,6 @@ def test_a_recipe_a_task_and_a_reward_function_with_rows_are_audited(plumbline, 
     assert plumbline("audit", "two.yaml:a", "--limit", "10")[0] == 0
 
 
-REWARD = """
-def accuracy(prompts, completions, answer, **kwargs):
-    return [float(text.strip() == right) for text, right in zip(completions, answer)]
-def contains(completions, answer, **kwargs):
-    return [float(right in text) for text, right in zip(completions, answer)]
-"""
-
-
-def test_a_reward_function_of_trls_signature_is_audited_with_rows(plumbline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "audited_rewards.py").write_text(REWARD)
-    rows = [{"prompt": f"{n} + {n} = ?", "answer": str(2 * n)} for n in range(60)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--json")
-    code, out, _ = plumbline("audit", "audited_rewards:accuracy", *gold)
-    findings = json.loads(out)["audits"]["jsonl"]["findings"]
-    assert {one["check"] for one in findings} == {"writing"}  # it compares letter by letter
-    assert {one["level"] for one in findings} == {"warning"}
-    code, out, _ = plumbline("audit", "audited_rewards:contains", *gold)
-    assert code == 1
-    findings = json.loads(out)["audits"]["jsonl"]["findings"]
-    assert "fatal" in {one["level"] for one in findings if one["check"] in {"control", "cheat"}}
-
-
 VERL = r"""
 import re
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
@@ -292,33 +267,8 @@ def test_an_audit_is_not_written_over_another_file(plumbline, tmp_path, monkeypa
     assert (tmp_path / "mine.json").read_text() == "{}"
 
 
-WRONG = """
-import json
-def two(completions, answer, **_):
-    return [2.0 * (right in text) for text, right in zip(completions, answer)]
-def strict(completions, answer, **_):
-    return [float(json.loads(text) == right) for text, right in zip(completions, answer)]
-"""
-
-
-def test_what_is_no_reward_is_one_finding_with_its_remedy(plumbline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "wrong_rewards.py").write_text(WRONG)
-    rows = [{"prompt": f"Word {n}?", "answer": f"word-{n}"} for n in range(40)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name, said in (("two", "set task.options.range: {two: [0, 2]}"), ("strict", "catch it there")):
-        gold = ("--set", "task.options.gold=answer") if name == "strict" else ()
-        code, out, _ = plumbline("audit", f"wrong_rewards:{name}", "--rows", "rows.jsonl", *gold, "--json")
-        (finding,) = [one for one in json.loads(out)["audits"]["jsonl"]["findings"] if one["level"] == "fatal"]
-        assert code == 1
-        assert finding["check"] == "raises"
-        assert said in finding["fix"]
-        assert name == "two" or "wrong_rewards.py, line 6)" in finding["what"], "the line of the user's, not of json"
-
-
 USERS = """
-import asyncio, re, signal, threading, time
+import asyncio, json, re, signal, threading, time
 from signal import alarm as ring_in, signal as set_handler
 from pathlib import Path
 
@@ -385,6 +335,11 @@ def hashes(completions, **_): return [0.5 * text.startswith("#### ") for text in
 def tagged(completions, answer, **_):
     return [float(f"<answer>{one}</answer>" in text) for text, one in zip(completions, answer)]
 def messages(completions, answer, **_): return right([text[0]["content"] for text in completions], answer)
+def exact(prompts, completions, answer, **kwargs):
+    return [float(text.strip() == one) for text, one in zip(completions, answer)]
+def contains(completions, answer, **kwargs): return [float(one in text) for text, one in zip(completions, answer)]
+def strict(completions, answer, **_):
+    return [float(json.loads(text) == one) for text, one in zip(completions, answer)]
 """
 
 
@@ -450,12 +405,22 @@ def test_parts_of_trls_signature_add_up_over_the_ranges_that_are_seen(users):
         ("tagged", "answer", "label", 'task.options.gold: "<answer>{answer}</answer>"'),
         ("messages", "answer", "form", "give prompts as lists of messages"),
         ("messages", None, "form", "give prompts as lists of messages"),
+        ("strict", "word {answer}", "raises", "catch it there"),
     ],
 )
 def test_one_cause_is_named_where_one_explains_all(users, names, gold, check, said):
     (finding,) = [one for one in users(names, gold)["findings"] if one["level"] == "fatal"]
     assert finding["check"] == check
     assert said in finding["fix"]
+    line = next(at for at, text in enumerate(USERS.splitlines(), 1) if "json.loads" in text)
+    assert names != "strict" or f"users_rewards.py, line {line})" in finding["what"], "the user's, not that of json"
+
+
+def test_a_reward_function_of_trls_signature_is_audited_with_rows(users):
+    found = users("exact")["findings"]
+    assert {(one["check"], one["level"]) for one in found} == {("writing", "warning")}  # it compares letter by letter
+    found = users("contains")["findings"]
+    assert "fatal" in {one["level"] for one in found if one["check"] in {"control", "cheat"}}
 
 
 def test_what_a_verifier_prints_is_counted_and_stays_out_of_the_figures(users):

@@ -91,10 +91,9 @@ def test_a_name_stands_for_a_condition_that_was_defined_before(evidence):
     named = {"high": Condition(metric="eval/extraction", above=0.45)}
     assert judge("high", evidence, named).holds
     assert holds(evidence, named, none=["high"]) is False
+    later = {"first": {"all": ["later"]}, "later": {"metric": "eval/x", "above": 0}}
     with pytest.raises(ValueError, match="refers to later, and the conditions are none"):
-        DecideSection.model_validate(
-            {"conditions": {"first": {"all": ["later"]}, "later": {"metric": "eval/x", "above": 0}}}
-        )
+        DecideSection.model_validate({"conditions": later})
 
 
 def test_evaluations_of_other_examples_or_another_rubric_are_not_compared(tmp_path):
@@ -104,9 +103,8 @@ def test_evaluations_of_other_examples_or_another_rubric_are_not_compared(tmp_pa
     condition = {"metric": "eval/extraction", "at": 10, "against": "previous", "above": -1}
     alone = judge(Condition.model_validate(condition), gather([now]), {})
     assert "no previous run" in alone.said[0]
-    assert (
-        "share 30 examples of 30 and 40" in judge(Condition.model_validate(condition), gather([now, fewer]), {}).said[0]
-    )
+    shared = judge(Condition.model_validate(condition), gather([now, fewer]), {})
+    assert "share 30 examples of 30 and 40" in shared.said[0]
     refused = judge(Condition.model_validate(condition), gather([now, other]), {})
     assert refused.holds is None
     assert "rubric r@2" in refused.said[0]

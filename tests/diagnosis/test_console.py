@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+import yaml
 
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History
@@ -33,20 +34,13 @@ SUMMARY = "{'train_runtime': 250.0, 'train_steps_per_second': 0.4, 'train_loss':
 
 def test_dicts_amid_progress_bars(tmp_path: Path) -> None:
     """Rows every 5 steps: the bar says so; an evaluation belongs to the step before, and a sample is no row."""
-    lines = [
-        "[2026-01-02 10:00:00] Loading checkpoint shards: 100%|██| 2/2 [00:01<00:00]",
-        "{'lr': 1e-06, 'loss': 'dapo'}",
-    ]
+    lines = ["[2026-01-02 10:00:00] Loading checkpoint shards: 100%|██| 2/2 [00:01<00:00]"]
+    lines += ["{'lr': 1e-06, 'loss': 'dapo'}"]
     for step in range(5, 101, 5):
-        lines += [
-            bar(step, 200)
-            + f" {{'loss': {2 - step / 100:.4f}, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': {step / 50}}}"
-        ]
-        lines += ["my reward: {'format': 1.0, 'reward': 0.0}"]
+        row = f" {{'loss': {2 - step / 100:.4f}, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': {step / 50}}}"
+        lines += [bar(step, 200) + row, "my reward: {'format': 1.0, 'reward': 0.0}"]
         if step % 20 == 0:
-            lines += [
-                f"  7%|▋  | 3/40 [00:01<00:10]{{'eval_loss': {3 - step / 100}, 'epoch': {step / 50}}}",
-            ]
+            lines += [f"  7%|▋  | 3/40 [00:01<00:10]{{'eval_loss': {3 - step / 100}, 'epoch': {step / 50}}}"]
     history = the_one(write(tmp_path, *lines))
     assert history.kind == "sft"
     assert history.origin == "console"
@@ -172,80 +166,22 @@ def test_series_know_how_far_printing_rounded_them(tmp_path: Path, how: str) -> 
         assert max(off) <= history[name].rounding * 1.001
 
 
-@pytest.mark.parametrize(
-    ("line", "names"),
-    [
-        (
-            "11:26 INFO Step {n} | Time: 55.60s | Loss: 0.0{n} | Grad. Norm: 0.2 | LR: 1.00e-06 | Mismatch KL: 0.1",
-            {"loss", "gradient", "rate", "gap_kl"},
-        ),
-        (
-            "Step {n}/50 | mean_reward: -1.{n} | KL: 0.0001 | clip_frac: 0.000 | lr: 0.000001",
-            {"reward", "kl", "clip", "rate"},
-        ),
-        ("iter {n}: loss 2.1{n}, time 30.00ms, mfu 1.2%", {"loss"}),
-        ("step {n}: train loss 4.2{n}, val loss 4.31", {"loss", "eval/loss"}),
-        ("Epoch:[1/1]({n}/4292), loss: 0.66{n}, learning_rate: 0.00000004, epoch_time: 9.000min", {"loss", "rate"}),
-    ],
-)
-def test_lines_of_pairs(tmp_path: Path, line: str, names: set[str]) -> None:
-    noise = ["usage: python train.py --steps 50 --loss dapo", "sampled 4 answers, reward 1.0"]
-    history = the_one(write(tmp_path, *noise, *(line.replace("{n}", str(n)) for n in range(1, 10))))
-    assert set(history.series) == names
-    assert history.logged == 9
-    assert history.last_step == 9
+FORMS = yaml.safe_load(Path(__file__).with_name("printed.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("block", "names"),
-    [
-        (  # NeMo-RL
-            "=== Step {n}/9 ===\n • Loss: 0.01{n}\n • Generation KL Error: 0.001\n • Avg Reward: 0.{n}\n • Time: 6.1s",
-            {"loss", "gap_kl", "reward"},
-        ),
-        (  # tinker-cookbook
-            "INFO   Step {n}\n┃ Metric ┃\n│ env/all/reward/total │ 0.{n} │\n│ optim/kl_sample_train_v1 │ 0.0003 │",
-            {"reward", "gap_kl"},
-        ),
-        (  # open-instruct
-            "│ episode │ 64 │\n│ training_step │ {n} │\n│ scores │ 0.{n} │\n│ loss/policy_avg │ 0.01 │\n│ lr │ 1e-06 │",
-            {"reward", "loss", "rate"},
-        ),
-        (  # Stable-Baselines3
-            "| rollout/ | |\n| ep_rew_mean | 0.{n} |\n| time/ | |\n| iterations | {n} |\n| train/ | |\n| loss | 7.3 |",
-            {"reward", "loss"},
-        ),
-        (  # AReaL: its steps within an epoch begin again, and those of training do not
-            (
-                "(trainer pid=7, ip=10.0.0.1) 20260102-10:00:00.000 StatsLogger INFO: "
-                "Epoch {n}/9 Step 1/1 Train step {n}/9 done.\n"
-                "(trainer pid=7, ip=10.0.0.1) │ ppo_actor/task_reward/avg │ 2.{n}000e-01 │ timeperf/x │ 2.0e+01 │ "
-                "ppo_actor/update/grad_norm │ 3.1000e-01 │ ppo_actor/update/lr │ 1.0000e-05 │"
-            ),
-            {"reward", "gradient", "rate"},
-        ),
-        (  # DeepSpeed-Chat: the reward is printed below
-            "epoch: 0|step: {n}|ppo_ep: 1|act_loss: 0.02|cri_loss: 0.3\naverage reward score: 0.{n}",
-            {"loss", "reward"},
-        ),
-        (
-            "Iter {n}: Train loss 0.01, Total rewards mean 0.{n}, KL 0.001, It/sec 0.2",
-            {"loss", "reward", "kl"},
-        ),  # mlx-lm
-        (  # an old OpenRLHF
-            (
-                "Train epoch [1/1]: 9%|█ | {n}/9 [00:01<00:09, 1.1s/it, pg=0.3, rm=0.0, glen=80]\r"
-                "Train epoch [1/1]: 9%|█ | {n}/9 [00:01<00:09, 1.1s/it, pg=0.3, rm=0.{n}, glen=80, tlen=99]"
-            ),
-            {"loss", "reward", "length"},
-        ),
-    ],
-)
-def test_a_metric_a_line(tmp_path: Path, block: str, names: set[str]) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_printed_metrics(tmp_path: Path, form: str) -> None:
+    block, names = FORMS[form]["printed"], FORMS[form]["series"].split()
+    noise = [
+        "usage: python train.py --steps 50 --loss dapo",
+        "sampled 4 answers, reward 1.0",
+        "loading weights: 12 - 13",
+    ]
     lines = [line for n in range(1, 10) for line in block.replace("{n}", str(n)).split("\n")]
-    history = the_one(write(tmp_path, "loading weights: 12 - 13", *lines))
-    assert set(history.series) == names
-    assert history["reward"].steps.tolist() == list(range(1, 10))
+    history = the_one(write(tmp_path, *noise, *lines))
+    assert set(history.series) == set(names)
+    assert (history.logged, history.last_step) == (9, 9)
+    assert "reward" not in names or history["reward"].steps.tolist() == list(range(1, 10))
 
 
 def test_bars_of_several_epochs_are_one_run_of_the_kind_that_their_losses_tell(tmp_path: Path) -> None:

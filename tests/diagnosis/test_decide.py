@@ -69,9 +69,9 @@ def test_a_run_that_fits_no_scenario_is_said_to_fit_none(tmp_path):
 
 def test_a_run_that_a_rule_stopped_is_decided_on_by_where_it_ended(tmp_path):
     levels = {
-        task: {step: mean for step, mean in points.items() if step < 600} for task, points in SCENARIOS["B"].items()
+        task: {**{step: mean for step, mean in points.items() if step < 600}, 200: points[130]}
+        for task, points in SCENARIOS["B"].items()
     }
-    levels = {task: {**points, 200: points[130]} for task, points in levels.items()}
     folder = planted(tmp_path / "run", levels)
     assert decided(folder).scenario == "undecided"
     Run.read(folder).halt({"rule": "plateau", "step": 200})
@@ -99,9 +99,8 @@ def test_whether_a_task_lags_too_may_be_open(tmp_path):
 
 
 def test_the_logs_questions_are_answered_with_figures(tmp_path):
-    before = planted(
-        tmp_path / "v4", {task: {10: 0.17} for task in TASKS}, recipe=load("commerce-v4"), rubric="r@1:strict"
-    )
+    early = {task: {10: 0.17} for task in TASKS}
+    before = planted(tmp_path / "v4", early, recipe=load("commerce-v4"), rubric="r@1:strict")
     now = planted(tmp_path / "v41", SCENARIOS["A"], rubric="r@1:lenient", strict=0.2)
     answers = {one.name: one for one in decided(now, before).answers}
     assert list(answers) == ["parser", "reading", "past_130", "weakest", "target"]
@@ -125,14 +124,12 @@ def test_the_question_of_the_weakest_task_names_it(tmp_path):
 
 
 def test_runs_of_one_recipe_are_seeds_and_their_spread_widens_the_interval(tmp_path):
-    recipe = load("commerce-v4.1")
+    def named(seed):
+        return load("commerce-v4.1").model_copy(update={"seed": seed, "name": f"any-{seed}"})
+
     levels = {0: 0.58, 1: 0.64, 2: 0.61}
     folders = [
-        planted(
-            tmp_path / f"seed{seed}",
-            {task: at(0.36, 0.5, level) for task in TASKS},
-            recipe=recipe.model_copy(update={"seed": seed, "name": f"any-{seed}"}),
-        )
+        planted(tmp_path / f"seed{seed}", {task: at(0.36, 0.5, level) for task in TASKS}, recipe=named(seed))
         for seed, level in levels.items()
     ]
     one = decided(folders[2]).answers[-1].verdict.figures[0]
@@ -146,10 +143,8 @@ def test_runs_of_one_recipe_are_seeds_and_their_spread_widens_the_interval(tmp_p
 
 
 def test_three_recipes_are_an_error(tmp_path):
-    folders = [
-        planted(tmp_path / str(steps), {}, recipe=load("commerce-v4.1", [f"rl.steps={steps}"]))
-        for steps in (600, 601, 602)
-    ]
+    recipes = {steps: load("commerce-v4.1", [f"rl.steps={steps}"]) for steps in (600, 601, 602)}
+    folders = [planted(tmp_path / str(steps), {}, recipe=recipe) for steps, recipe in recipes.items()]
     with pytest.raises(RunError, match="runs of 3 recipes"):
         gather(folders)
 
@@ -191,11 +186,8 @@ def test_a_folder_that_is_no_run_or_half_of_one_gets_a_clear_answer(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "trainer_state.json").write_text("{}")
-    for name, said in {
-        "empty": "not a run directory",
-        "foreign": "not a run directory",
-        "nowhere": "no folder",
-    }.items():
+    none = {"empty": "not a run directory", "foreign": "not a run directory", "nowhere": "no folder"}
+    for name, said in none.items():
         with pytest.raises(PlumblineError, match=said):
             decided(tmp_path / name)
     begun = decided(planted(tmp_path / "begun", {}))

@@ -186,12 +186,8 @@ def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_
     assert "checks.ignore=[truncation, no-signal]" in error.value.fix
     run = Run.read(tmp_path / "run")
     stopped = run.stopped()
-    assert (stopped["status"], stopped["check"], stopped["stage"], stopped["step"]) == (
-        "stopped",
-        "no-signal",
-        "rl",
-        10,
-    )
+    wanted = {"status": "stopped", "check": "no-signal", "stage": "rl", "step": 10}
+    assert {name: stopped[name] for name in wanted} == wanted
     assert [path.name for path in run.checkpoints("rl").glob("step-*")] == ["step-000010"]
     with pytest.raises(RecipeError, match="no check nosignal"):
         own(tiny_folder, tmp_path / "run", options=DULL, checks={"ignore": ["nosignal"]}, resume=True)
@@ -237,7 +233,7 @@ STUDY = Path(__file__).parents[2] / "experiments" / "grpo_real.jsonl"
 def aimless(rewards, signal, noise=None):
     """The steps at which it is said that nothing points anywhere."""
     columns = {"reward": rewards, "signal": signal, "noise": noise if noise is not None else np.ones(len(rewards))}
-    base = healthy(0, steps=len(rewards), **{name: np.zeros(len(rewards)) for name in ()})
+    base = healthy(0, steps=len(rewards))
     rate = base.series["rate"]
     series = {name: replace(rate, values=np.array(values, dtype=float)) for name, values in columns.items()}
     said, _ = replay(replace(base, series={**series, "rate": rate}))
@@ -267,10 +263,9 @@ class TestMostlyNoise:
 
     def test_on_the_arms_of_the_study_it_is_silent_where_the_reward_rose_and_speaks_where_it_was_shuffled(self):
         arms = [row for _, row in read_jsonl(STUDY) if row["trainer"] == "plumbline"]
-        spoke = {
-            (row["arm"], row["seed"]): bool(aimless(row["reward"], row["grad_signal"], row["grad_noise"]))
-            for row in arms
-        }
+        spoke = {}
+        for row in arms:
+            spoke[row["arm"], row["seed"]] = bool(aimless(row["reward"], row["grad_signal"], row["grad_noise"]))
         assert all(spoke[row["arm"], row["seed"]] for row in arms if row["shuffled"])
         assert not any(spoke[row["arm"], row["seed"]] for row in arms if row["sampled"]["difference"][1] > 0)
         assert len({row["shuffled"] for row in arms}) == 2

@@ -56,28 +56,27 @@ def stored(*finals):
     return replace(healthy(), origin="plumbline", finals=finals)
 
 
+LOW, LOWER, LIMITED = Level(0.3, 0.2), Level(0.2, 0.1), Headline(limits={"echo": 0.01})
+SHORT, LONG, TEN_STEPS = {"max_tokens": 64}, {"max_tokens": 96}, {"temperature": 0.0, "steps": 10}
+DECODING = [("decoding", "warning")]
+
+
 @pytest.mark.parametrize(
     ("finals", "wanted"),
     [
         ((final("sft", "greedy", SFT), final("rl", "greedy", RL)), []),
         ((final("sft", "greedy", RL), final("rl", "greedy", SFT)), [("gain", "warning")]),
         ((final("sft", "greedy", SFT), final("rl", "greedy", SFT, n=150)), [("gain", "warning")]),
-        ((final("rl", "greedy", Level(0.3, 0.2)), final("rl", "sampled", RL)), [("decoding", "warning")]),
+        ((final("rl", "greedy", LOW), final("rl", "sampled", RL)), DECODING),
+        ((final("sft", "greedy", SFT), final("rl", "greedy", RL, sampling=TEN_STEPS)), DECODING),
         (
-            (final("sft", "greedy", SFT), final("rl", "greedy", RL, sampling={"temperature": 0.0, "steps": 10})),
-            [("decoding", "warning")],
-        ),
-        (
-            tuple(final(one, "greedy", RL, sampling={"max_tokens": n}) for one, n in (("sft", 64), ("rl", 96))),
+            (final("sft", "greedy", RL, sampling=SHORT), final("rl", "greedy", RL, sampling=LONG)),
             [("decoding", "warning")],
         ),
         ((final("reference", "oracle", RL),), [("references", "fatal")]),
         ((final("reference", "echo", RL),), [("references", "warning")]),
-        ((final("reference", "echo", Level(0.2, 0.1)),), []),
-        (
-            (final("reference", "echo", Level(0.2, 0.1), headline=Headline(limits={"echo": 0.01})),),
-            [("references", "warning")],
-        ),
+        ((final("reference", "echo", LOWER),), []),
+        ((final("reference", "echo", LOWER, headline=LIMITED),), [("references", "warning")]),
     ],
 )
 def test_what_evaluations_say(finals, wanted):
@@ -139,15 +138,15 @@ def test_records_that_are_none_get_an_answer(real, tmp_path):
     assert len(read_histories(tmp_path / "half")) == 1
 
 
-def test_a_run_of_600_steps_and_100_000_completions_is_looked_at_in_time(tmp_path):
+def test_a_run_of_600_steps_and_20_000_completions_is_looked_at_in_time(tmp_path):
     row = {"stage": "rl", "train/loss": 0.1, "train/grad_norm": 0.3}
     rows = [{**row, "step": step, "train/reward": 0.5 + step / 2000} for step in range(1, 601)]
     (tmp_path / "recipe.yaml").write_text("name: big\nrl: {steps: 600}\n")
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with (tmp_path / "samples.jsonl").open("w") as file:
-        for number in range(100_000):
-            row = {"step": number // 167 + 1, "id": f"p{number // 8}", "text": f"answer {number} " * 20}
+        for number in range(20_000):
+            row = {"step": number // 34 + 1, "id": f"p{number // 8}", "text": f"answer {number} " * 20}
             file.write(json.dumps({**row, "reward": number % 7 / 7, "parts": {}}) + "\n")
     (examined,) = [examine(history, CHECKS) for history in read_histories(tmp_path)]
-    assert len(examined.context.samples) == 100_000
-    assert work(lambda: [examine(history, CHECKS) for history in read_histories(tmp_path)], tries=1) < 1500
+    assert len(examined.context.samples) == 20_000
+    assert work(lambda: [examine(history, CHECKS) for history in read_histories(tmp_path)], tries=1) < 300

@@ -4,11 +4,13 @@ import json
 import math
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
 import zlib
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +25,7 @@ from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
 
+HERE = Path(__file__).parent
 STEPS = 120
 HOST = "http://ml.company.example"
 PAGE = "https://wandb.ai/team/proj/runs/abc123"
@@ -39,12 +42,12 @@ def logged(fault=""):
             "train/reward": 0.3 + 0.3 * step / STEPS + 0.05 * dice.standard_normal(),
             "train/rewards/right/mean": 0.2 + 0.2 * step / STEPS + 0.05 * dice.standard_normal(),
             "train/loss": 0.01 * dice.standard_normal(),
-            "train/grad_norm": math.nan
-            if late and fault == "gradient"
-            else 0.3 * math.exp(0.4 * dice.standard_normal()),
-            "train/learning_rate": 0.0 if late and fault == "rate" else 1e-5,
+            "train/grad_norm": 0.3 * math.exp(0.4 * dice.standard_normal()),
+            "train/learning_rate": 1e-5,
             "train/entropy": 0.8 - 0.4 * step / STEPS + 0.02 * dice.standard_normal(),
         }
+        if late and fault:
+            row |= {"gradient": {"train/grad_norm": math.nan}, "rate": {"train/learning_rate": 0.0}}[fault]
         rows.append({name: value if name == "train/global_step" else float(value) for name, value in row.items()})
     return rows
 
@@ -83,41 +86,22 @@ run.finish()
 
 @pytest.fixture(scope="module")
 def offline(tmp_path_factory):
-    """Writes a run as W&B does without a network; the answer is its folder."""
+    """The folder of a run with a fault, as W&B writes it without a network."""
     pytest.importorskip("wandb", reason="W&B wrote the runs that are read; pip install '.[wandb]'")
-
-    def write(fault):
-        folder = tmp_path_factory.mktemp("offline")
-        (folder / "rows.json").write_text(json.dumps(logged(fault)))
-        made = [{"step": 1, "prompt": f"p{n // 4}", "completion": f"answer {n}", "right": n % 2} for n in range(8)]
-        (folder / "completions.json").write_text(json.dumps(made))
-        (folder / "home").mkdir()
-        quiet = {
-            "WANDB_MODE": "offline",
-            "WANDB_SILENT": "true",
-            "WANDB_CONSOLE": "off",
-            "WANDB__DISABLE_STATS": "true",
-        }
-        subprocess.run(
-            [sys.executable, "-c", WRITE, "rows.json", "completions.json"],
-            cwd=folder,
-            env={**os.environ, **quiet, "WANDB_DIR": str(folder), "HOME": str(folder / "home")},
-            check=True,
-            capture_output=True,
-        )
-        return folder
-
-    return write
+    folder = tmp_path_factory.mktemp("offline")
+    (folder / "rows.json").write_text(json.dumps(logged("gradient")))
+    made = [{"step": 1, "prompt": f"p{n // 4}", "completion": f"answer {n}", "right": n % 2} for n in range(8)]
+    (folder / "completions.json").write_text(json.dumps(made))
+    (folder / "home").mkdir()
+    quiet = {"MODE": "offline", "SILENT": "true", "CONSOLE": "off", "_DISABLE_STATS": "true", "DIR": str(folder)}
+    env = {**os.environ, **{f"WANDB_{name}": value for name, value in quiet.items()}, "HOME": str(folder / "home")}
+    command = [sys.executable, "-c", WRITE, "rows.json", "completions.json"]
+    subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
+    return folder
 
 
-@pytest.fixture(scope="module")
-def offline_file(offline):
-    (file,) = offline("").glob("wandb/offline-run-*/run-*.wandb")
-    return file.read_bytes()
-
-
-def test_offline_runs_of_wandb(offline):
-    folder = offline("gradient")
+def test_offline_runs_of_wandb(offline, tmp_path):
+    folder = shutil.copytree(offline, tmp_path / "run", symlinks=True)
     history = read(folder)
     assert_found(history, "gradient")
     assert history.settings == {"rl.beta": 0.04, "rl.group_size": 4, "steps": 120}
@@ -158,16 +142,11 @@ class StandIn:
         return run
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        PAGE,
-        f"{PAGE}/overview?nw=nwuserme",
-        f"{PAGE}#charts".removeprefix("https://"),
-        "https://wandb.company.example:8080/team/proj/runs/abc123/workspace",
-        f"{HOST}/team/proj/runs/abc123",
-    ],
-)
+OWN = "https://wandb.company.example:8080/team/proj/runs/abc123/workspace"
+PAGES = [PAGE, f"{PAGE}/overview?nw=nwuserme", f"{PAGE}#charts".removeprefix("https://"), OWN, f"{HOST}{PAGE[16:]}"]
+
+
+@pytest.mark.parametrize("address", PAGES)
 def test_the_run_at_an_address_of_wandb(monkeypatch, address):
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(Api=StandIn))
     monkeypatch.setenv("WANDB_BASE_URL", HOST)
@@ -177,14 +156,17 @@ def test_the_run_at_an_address_of_wandb(monkeypatch, address):
     assert history.settings == {"rl.beta": 0.04, "model.lora.rank": 16}
 
 
+NO_RUN = (None, "no address of one run", "ENTITY/PROJECT/runs/ID")
+
+
 @pytest.mark.parametrize(
     ("address", "client", "cause", "fix"),
     [
         (PAGE, None, "not installed", r"pip install .*\[wandb\].*wandb login"),
         (PAGE, SimpleNamespace(), "not installed", r"run\('team/proj/abc123'\).*history\.jsonl"),
         (PAGE[:-1], SimpleNamespace(Api=StandIn), "ValueError: Could not find run team/proj/abc12", "wandb login"),
-        ("https://wandb.ai/team/proj", None, "no address of one run", "ENTITY/PROJECT/runs/ID"),
-        ("https://wandb.ai/team/proj/reports/a--Vmlldz", None, "no address of one run", "ENTITY/PROJECT/runs/ID"),
+        ("https://wandb.ai/team/proj", *NO_RUN),
+        ("https://wandb.ai/team/proj/reports/a--Vmlldz", *NO_RUN),
     ],
 )
 def test_an_address_that_cannot_be_read_says_how_to_export(monkeypatch, address, client, cause, fix):
@@ -223,15 +205,13 @@ def framed(records):
 
 def field(number, content):
     """A protobuf field of bytes; lengths below 2 ** 14."""
-    return bytes([number * 8 % 128 + 2 | (128 if number > 15 else 0), *([number >> 4] if number > 15 else [])]) + (
-        bytes([len(content) % 128 | 128, len(content) >> 7]) + content
-    )
+    beginning = [number * 8 % 128 + 2 | (128 if number > 15 else 0), *([number >> 4] if number > 15 else [])]
+    return bytes([*beginning, len(content) % 128 | 128, len(content) >> 7]) + content
 
 
 def logged_row(**values):
-    return field(
-        2, b"".join(field(1, field(1, key.encode()) + field(16, value.encode())) for key, value in values.items())
-    )
+    items = [field(1, field(1, key.encode()) + field(16, value.encode())) for key, value in values.items()]
+    return field(2, b"".join(items))
 
 
 @pytest.mark.parametrize("left", range(9))
@@ -325,14 +305,10 @@ def page(rows):
 
 def with_evaluations(rows):
     """Evaluations in rows of their own, as W&B has them."""
-    return [
-        {**one, "_step": step, "_runtime": 3.0}
-        for step, one in enumerate(
-            one
-            for row in rows
-            for one in ([row, {"eval/reward": 0.4}] if row["train/global_step"] % 20 == 0 else [row])
-        )
-    ]
+    made = []
+    for row in rows:
+        made += [row, {"eval/reward": 0.4}] if row["train/global_step"] % 20 == 0 else [row]
+    return [{**one, "_step": step, "_runtime": 3.0} for step, one in enumerate(made)]
 
 
 def pandas(rows, **options):
@@ -491,17 +467,9 @@ def test_a_bad_cell_does_not_turn_the_gaps_of_pandas_into_nan(tmp_path):
 
 
 def test_trainer_log_of_llamafactory(tmp_path):
-    rows = [
-        {
-            "current_steps": step,
-            "total_steps": 300,
-            "loss": 2 - step / 300,
-            "lr": 1e-5,
-            "epoch": step / 100,
-            "percentage": 1.0,
-        }
-        for step in range(5, 205, 5)
-    ]
+    more = {"total_steps": 300, "lr": 1e-5, "percentage": 1.0}
+    steps = range(5, 205, 5)
+    rows = [{"current_steps": step, "loss": 2 - step / 300, "epoch": step / 100, **more} for step in steps]
     (tmp_path / "trainer_log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     history = read(tmp_path)
     assert (history.kind, history.settings, history.last_step) == ("sft", {"steps": 300}, 200)
@@ -542,15 +510,15 @@ def test_what_cannot_be_read_is_a_clear_error(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["table.csv", "scan.jsonl", "dumped.json", "run.wandb", "trainer_state.json"])
-def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline_file):
+def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline):
     pytest.importorskip("pandas", reason="pandas writes what W&B exports")
     made = {
-        "run.wandb": lambda: offline_file,
+        "run.wandb": lambda: next(offline.glob("wandb/offline-run-*/run-*.wandb")).read_bytes(),
         "trainer_state.json": lambda: json.dumps({"log_history": logged(), "max_steps": 3}).encode(),
     }
     whole = made[name]() if name in made else TABLES[name](logged()).encode()
     dice = np.random.default_rng(0)
-    for _ in range(60):
+    for _ in range(30):
         at, length = dice.integers(len(whole)), dice.integers(1, 30)
         (tmp_path / name).write_bytes(whole[:at] + dice.bytes(length) + whole[at + int(dice.integers(60)) :])
         with suppress(DataError):
@@ -599,82 +567,18 @@ def test_a_counter_of_whole_epochs_is_no_share_of_one(tmp_path):
     assert_found(read(tmp_path), "")
 
 
-ADAPTER = json.dumps({"peft_type": "LORA", "r": 16, "lora_alpha": 32, "target_modules": ["q_proj"]})
-CARD = """---
-library_name: peft
----
-# mine
-
-### Training hyperparameters
-
-The following hyperparameters were used during training:
-- learning_rate: 2e-05
-- optimizer: Use adamw_torch with betas=(0.9,0.999)
-- lr_scheduler_type: cosine
-- training_steps: 400
-
-### Framework versions
-- learning_rate: 9
-"""
-AXOLOTL = """<details><summary>See axolotl config</summary>
-
-axolotl version: `0.12.0`
-```yaml
-base_model: Qwen/Qwen3-0.6B
-rl: grpo
-trl:
-  beta: 0.001
-  num_generations: 16
-adapter: qlora
-lora_r: 64
-learning_rate: 1.0e-5
-```
-</details>
-"""
-SWIFT = {"model_type": "qwen3", "learning_rate": 5e-7, "lora_rank": 8, "num_generations": 4, "beta": 0.04}
-RATE, RANK = "rl.optimiser.learning_rate", "model.lora.rank"
-SWIFT_IS = {RATE: 5e-7, "rl.group_size": 4, "rl.beta": 0.04}
-BESIDE = {
-    "a checkpoint of peft": ({"checkpoint-9/adapter_config.json": ADAPTER}, {RANK: 16}),
-    "the arguments of ms-swift": ({"args.json": json.dumps({**SWIFT, "train_type": "lora"})}, {**SWIFT_IS, RANK: 8}),
-    "those of its later versions": ({"args.json": json.dumps({**SWIFT, "tuner_type": "lora"})}, {**SWIFT_IS, RANK: 8}),
-    "those of a full fine-tune": ({"args.json": json.dumps({**SWIFT, "train_type": "full"})}, SWIFT_IS),
-    "an adapter of unknown rank": (
-        {"args.json": '{"tuner_type": "lora", "learning_rate": 1e-6}'},
-        {RATE: 1e-6, RANK: "unknown"},
-    ),
-    "a card of transformers": (
-        {"checkpoint-9/README.md": CARD},
-        {RATE: 2e-5, "rl.optimiser.schedule": "cosine", "steps": 120},
-    ),
-    "a card of Axolotl": (
-        {"checkpoint-9/README.md": AXOLOTL},
-        {RATE: 1e-5, RANK: 64, "rl.beta": 0.001, "rl.group_size": 16},
-    ),
-    "W&B's, with the model's": (
-        {"config.yaml": "architectures: {value: [LlamaForCausalLM]}\nlearning_rate: {value: 1.0e-05}\n"},
-        {RATE: 1e-5},
-    ),
-    "hydra's": (
-        {".hydra/config.yaml": "actor_rollout_ref: {model: {lora_rank: 0}, rollout: {n: 5, temperature: 0.7}}"},
-        {"rl.group_size": 5, "sampling.temperature": 0.7},
-    ),
-    "prime-rl's": ({"configs/rl.toml": "max_steps = 9\n[trainer.model.lora]\nrank = 4\n"}, {RANK: 4, "steps": 120}),
-    "a model's own": ({"config.json": '{"model_type": "llama", "temperature": 0.6}'}, {}),
-    "a card of something else": ({"README.md": CARD}, {}),
-}
+BESIDE = yaml.safe_load((HERE / "beside_a_log.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("what", BESIDE)
 def test_settings_of_what_lies_beside_a_log(tmp_path, what):
-    files, settings = BESIDE[what]
-    for name, text in files.items():
+    for name, text in BESIDE[what]["files"].items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "checkpoint-9").mkdir(exist_ok=True)
     state = {"log_history": [{**row, "step": row["train/global_step"]} for row in logged()], "max_steps": STEPS}
     (tmp_path / "checkpoint-9" / "trainer_state.json").write_text(json.dumps(state))
-    assert read(tmp_path).settings == {"steps": STEPS, **settings}
+    assert read(tmp_path).settings == {"steps": STEPS, **BESIDE[what]["settings"]}
 
 
 def test_completions_of_verl_and_of_swift(tmp_path):
@@ -682,161 +586,53 @@ def test_completions_of_verl_and_of_swift(tmp_path):
     lines = [{"input": "p", "output": f"answer {n}", "score": 0.5, "step": 7} for n in range(4)]
     (tmp_path / "completions").mkdir()
     (tmp_path / "completions" / "7.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"input": "p", "out')
-    assert [(one.step, one.prompt, one.text, one.reward) for one in read(tmp_path).samples][3] == (
-        7,
-        "p",
-        "answer 3",
-        0.5,
-    )
-    columns = {
-        "step": ["3", "3"],
-        "prompt": ["p", "p"],
-        "completion": ["a", "b"],
-        "right": [0.5, 1.0],
-        "advantages": [-1, 1],
-    }
+    fourth = read(tmp_path).samples[3]
+    assert (fourth.step, fourth.prompt, fourth.text, fourth.reward) == (7, "p", "answer 3", 0.5)
+    columns = {"prompt": ["p", "p"], "completion": ["a", "b"], "right": [0.5, 1.0], "advantages": [-1, 1]}
+    columns["step"] = ["3", "3"]
     (tmp_path / "completions" / "7.jsonl").write_text(json.dumps(columns) + "\n")
     assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [(3, "a", 0.5), (3, "b", 1.0)]
 
 
-# What each trainer calls the series of a healthy run, and how it counts them.
-TRAINERS = {
-    "verl": {
-        "critic/score/mean": "reward",
-        "critic/rewards/mean": "reward",
-        "actor/pg_loss": "loss",
-        "actor/grad_norm": "gradient",
-        "actor/lr": "rate",
-        "actor/kl_loss": "kl",
-        "actor/entropy": "entropy",
-        "actor/pg_clipfrac": "clip",
-        "response_length/mean": "length",
-        "response_length/clip_ratio": "truncated",
-        "training/rollout_probs_diff_mean": lambda run: np.full(120, np.nan),
-        "actor/ppo_kl": lambda run: 30 * run["kl"].values,
-        "training/global_step": lambda run: run["reward"].steps,
-    },
-    "openrlhf": {
-        "train/reward": "reward",
-        "train/group_reward_std": lambda run: 0.2 + run["clip"].values,
-        "train/policy_loss": "loss",
-        "train/actor_grad_norm": "gradient",
-        "train/actor_lr": "rate",
-        "train/kl": lambda run: 0 * run["kl"].values,
-        "train/vllm_kl": lambda run: 5e-3 + 0 * run["kl"].values,
-        "train/response_length": "length",
-        "train/truncated": "truncated",
-        "train/global_step": lambda run: run["reward"].steps,
-    },
-    "nemo-rl": {
-        "train/reward": "reward",
-        "train/loss": "loss",
-        "train/grad_norm": "gradient",
-        "train/lr": "rate",
-        "train/kl_penalty": "kl",
-        "train/approx_entropy": "entropy",
-        "train/token_mult_prob_error": lambda run: 1 + run["gap"].values,
-        "train/truncation_rate": "truncated",
-        "train/probs_ratio": lambda run: 3 + 0 * run["kl"].values,
-    },
-    "open-instruct": {
-        "scores": "reward",
-        "objective/right_reward": "part/right",
-        "loss/total_avg": "loss",
-        "optim/grad_norm": "gradient",
-        "lr": "rate",
-        "objective/kl2_avg": "kl",
-        "val/sequence_lengths": "length",
-        "val/stop_rate": lambda run: 1 - run["truncated"].values,
-        "val/ratio": lambda run: 2 + 0 * run["kl"].values,
-        "training_step": lambda run: run["reward"].steps,
-    },
-    "prime-rl": {
-        "train/agg/all/solver/reward/mean": "reward",
-        "train/agg/all/solver/num_output_tokens/mean": "length",
-        "train/agg/all/solver/is_truncated/mean": "truncated",
-        "train/agg/all/solver/solved_some": lambda run: 1 - run["zero_std"].values,
-        "mismatch_kl/all/mean": lambda run: 3e-3 + 0 * run["kl"].values,
-        "progress/epoch": lambda run: 0 * run["kl"].values,
-        "entropy/all/mean": "entropy",
-        "optim/grad_norm": "gradient",
-        "optim/lr": "rate",
-        "step": lambda run: run["reward"].steps,
-    },
-    "tinker-cookbook": {
-        "env/all/reward/total": "reward",
-        "env/all/by_group/frac_mixed": lambda run: 1 - run["zero_std"].values,
-        "env/all/ac_tokens_per_turn": "length",
-        "optim/entropy": "entropy",
-        "optim/kl_sample_train_v1": lambda run: 2e-3 + 0 * run["kl"].values,
-        "optim/lr": "rate",
-        "step": lambda run: run["reward"].steps,
-    },
+# How series are counted otherwise than here, and levels of columns that mislead.
+OTHERWISE = {
+    "step": lambda run: run["reward"].steps,
+    "mixed": lambda run: 1 - run["zero_std"].values,
+    "whole": lambda run: 1 - run["truncated"].values,
+    "ratio": lambda run: 1 + run["gap"].values,
+    "std": lambda run: 0.2 + run["clip"].values,
+    "ppo_kl": lambda run: 30 * run["kl"].values,
 }
+LEVELS = {"nan": math.nan, "0": 0.0, "2": 2.0, "3": 3.0, "0.005": 5e-3, "0.003": 3e-3, "0.002": 2e-3}
+NAMES = yaml.safe_load((HERE / "names_of_trainers.yaml").read_text(encoding="utf-8"))
+DEFAULTS, TRAINERS, KINDS = NAMES["defaults"], NAMES["healthy"], NAMES["kinds"]
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
-    run = healthy(3)
-    columns = {
-        theirs: run[ours].values if isinstance(ours, str) else ours(run) for theirs, ours in TRAINERS[trainer].items()
-    }
-    rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    history = read(tmp_path)
+    run, columns = healthy(3), {}
+    for pair in TRAINERS[trainer].split():
+        theirs, _, ours = pair.rpartition(":")
+        if ours in LEVELS:
+            columns[theirs] = np.full(120, LEVELS[ours])
+        else:
+            columns[theirs] = OTHERWISE[ours](run) if ours in OTHERWISE else run[ours].values
+
+    def written():
+        rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
+        (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        return read(tmp_path)
+
+    history = written()
     assert said(history) == []
-    for ours in set(TRAINERS[trainer].values()) | {"reward"}:
-        if isinstance(ours, str):
-            assert history[ours].values == pytest.approx(run[ours].values)
+    named = {pair.rpartition(":")[2] for pair in TRAINERS[trainer].split()}
+    for ours in named - {*LEVELS, *OTHERWISE} | {"reward"}:
+        assert history[ours].values == pytest.approx(run[ours].values)
     for name in ("gap", "zero_std", "truncated"):
         assert not len(history[name]) or history[name].values == pytest.approx(run[name].values)
-    columns[next(name for name, ours in TRAINERS[trainer].items() if ours == "rate")][70:] = 0
-    rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert said(read(tmp_path)) == [("rate-exhausted", "fatal")]
-
-
-# Columns that a trainer logs by default, and what they are here; parts are those of its examples.
-DEFAULTS = {
-    "trl": "rewards/accuracy_reward/mean:part/accuracy_reward rewards/think_format/std:part_std/think_format "
-    "completions/clipped_ratio:truncated sampling/sampling_logp_difference/mean:gap frac_reward_zero_std:zero_std",
-    "trl before 0.17": "rewards/accuracy_reward:part/accuracy_reward rewards/accuracy:part/accuracy "
-    "completion_length:length",
-    "open-r1": "rewards/format_reward:part/format_reward rewards/reasoning_steps_reward:part/reasoning_steps_reward "
-    "rewards/cosine_scaled_reward/mean:part/cosine_scaled_reward rewards/tag_count_reward:part/tag_count_reward",
-    "unsloth": "rewards/xmlcount_reward_func:part/xmlcount_reward_func "
-    "rewards_/_correctness_reward_func_/_mean:part/correctness_reward_func completions_/_mean_length:length",
-    "ms-swift": "rewards/MathAccuracy/mean:part/MathAccuracy rewards/Format/std:part_std/Format "
-    "rollout_correction/k3_kl:gap_kl clip_ratio/region_mean:clip token_acc:accuracy",
-    "llamafactory": "rewards/chosen: rewards/accuracies: eval_rewards/margins: sft_loss: loss:loss lr:rate",
-    "axolotl": "train/rewards/rand_reward_func/mean:part/rand_reward_func train/learning_rate:rate",
-    "verl": "critic/score/mean:reward rollout_corr/kl:gap_kl actor/pg_clipfrac:clip mismatch/mismatch_k3_kl:gap_kl "
-    "training/rollout_logprobs_diff_mean:gap val-core/openai/gsm8k/reward/mean@1:eval/gsm8k",
-    "ragen": "critic/rewards/mean:reward rollout/RAGEN:",
-    "rllm": "critic/score/mean:reward batch/solve_none: response_length/clip_ratio:truncated",
-    "openrlhf": "reward:reward act_loss:loss vllm_kl:gap_kl response_length:length actor_lr:rate chosen_reward:",
-    "prime-rl": "reward/all/mean:reward mismatch_kl/all/mean:gap_kl mismatch_kl/all/max: masked_mismatch_kl/all/mean: "
-    "mismatch_kl/mean:gap_kl is_truncated/all/mean:truncated agg/all/math/rewards/correct/mean:part/correct",
-    "nemo-rl": "train/gen_kl_error:gap_kl train/sampling_importance_ratio:ratio_mean train/policy_kl_error: "
-    "train/mean_total_reward:reward train/js_divergence_error:",
-    "open-instruct": "objective/verifiable_reward:part/verifiable objective/format_reward:part/format scores:reward "
-    "debug/vllm_vs_local_logprob_diff_mean:gap",
-    "skyrl": "reward/avg_raw_reward:reward policy/rollout_train_logprobs_abs_diff_mean:gap "
-    "loss/avg_final_rewards:reward",
-    "slime": "rollout/raw_reward:reward train/train_rollout_kl:gap_kl train/ppo_kl: train/tis:ratio_mean train/ois:",
-    "areal": "ppo_actor/update/behave_approx_kl_abs/avg:gap ppo_actor/update/behave_approx_kl/avg:gap_kl "
-    "ppo_actor/update/approx_kl/avg: ppo_actor/task_reward/avg:reward",
-    "tinker": "optim/kl_sample_train_v2:gap_kl env/all/reward/total:reward env/all/reward/format:part/format",
-    "torchtune": "rewards:reward kl_loss:kl response_lengths:length clipfrac:clip policy_loss:loss",
-    "verifiers": "rewards/check_answer_reward_func/mean:part/check_answer_reward_func reward/mean:reward",
-    "trlx": "reward/mean:reward losses/total_loss:loss rollout_scores/mean:reward policy/sqrt_kl:",
-    "other spellings": "Train/Reward:reward train.reward:reward train_/_reward_std:reward_std Grad._Norm:gradient "
-    "critic_score_mean:reward train_completions_mean_length:length rewards_accuracy_reward_mean:part/accuracy_reward "
-    "Rewards/Format/Mean:part/format eval.loss:eval/loss policy/grad-norm:gradient Mismatch_KL:gap_kl",
-    "preference training": "rewards/chosen: rewards/rejected: rewards/margins: rewards/accuracies: "
-    "rewards/chosen/mean: train/rewards/accuracies: eval_rewards/chosen: eval_rewards/accuracies/mean: "
-    "logps/chosen: rewards_chosen_mean:",
-}
+    rate = next(pair for pair in TRAINERS[trainer].split() if pair.endswith(":rate")).removesuffix(":rate")
+    columns[rate][70:] = 0
+    assert said(written()) == [("rate-exhausted", "fatal")]
 
 
 @pytest.mark.parametrize("trainer", DEFAULTS)
@@ -848,29 +644,6 @@ def test_default_names_of_each_trainer(trainer):
 
 
 LOSS = {"loss": 0.0001, "grad_norm": 0.3, "learning_rate": 1e-6}
-KINDS = {
-    "a trainer's side of RL: mismatch": ({"mismatch_kl/all/mean": 0.001}, "rl"),
-    "masked mismatch, which no check reads": ({"masked_mismatch_kl/all/mean": 0.001}, "rl"),
-    "advantages": ({"advantages/mean": 0.0}, "rl"),
-    "ratios of the new policy to the old": ({"probs_ratio": 1.0}, "rl"),
-    "the policy against itself": ({"actor/ppo_kl": 0.0}, "rl"),
-    "completions": ({"completions/min_length": 3}, "rl"),
-    "KL": ({"kl": 0.01}, "rl"),
-    "KL of distillation": ({"kl": 0.01, "eval/loss": 1.0}, "sft"),
-    "SFT of TRL": ({"entropy": 1.2, "num_tokens": 9, "mean_token_accuracy": 0.8}, "sft"),
-    "SFT with lengths": ({"seq_length": 900.0, "mean_length": 9.0}, "sft"),
-    "SFT": ({}, "sft"),
-    "DPO": (
-        {"rewards/chosen": 0.1, "rewards/rejected": -0.1, "rewards/margins": 0.2, "rewards/accuracies": 1.0},
-        "sft",
-    ),
-    "KTO": ({"rewards/chosen": 0.1, "logps/chosen": -9.0, "kl": 0.2}, "sft"),
-    "ORPO": ({"rewards/chosen": 0.1, "log_odds_ratio": -0.4, "nll_loss": 1.0}, "sft"),
-    "a reward model": ({"mean_reward": 0.1, "min_reward": -3.0, "margin": 0.2, "accuracy": 0.7}, "sft"),
-    "DPO with a part of its own": ({"rewards/chosen": 0.1, "rewards/format": 0.1}, "sft"),
-    "online DPO": ({"rewards/chosen": 0.1, "objective/scores": 0.3, "objective/kl": 2.0}, "rl"),
-    "GRPO with a part called chosen": ({"rewards/chosen": 0.1, "reward": 0.1, "reward_std": 0.2}, "rl"),
-}
 
 
 @pytest.mark.parametrize("what", KINDS)
@@ -882,67 +655,9 @@ def test_columns_decide_the_kind_whether_they_are_read_or_not(tmp_path, what):
     assert kind == "rl" or not {name for name in history.series if name.startswith(("reward", "part"))}
 
 
-NAMES = {
-    "actor/ppo_kl": None,
-    "objective/kl": None,
-    "critic/score/mean": "reward",
-    "train/critic/rewards/mean": "reward",
-    "response_length/clip_ratio": "truncated",
-    "prompt_length/clip_ratio": "prompts_cut",
-    "actor/pg_clipfrac": "clip",
-    "training/rollout_probs_diff_mean": None,
-    "mismatch_kl/all/mean": "gap_kl",
-    "train/agg/all/solver/reward/mean": "reward",
-    "train/agg/all/solver/rewards/format/mean": "part/format",
-    "train/rewards/chosen": None,
-    "rewards/format": "part/format",
-    "reward/avg_pass_at_8": None,
-    "reward/avg_raw_reward": "reward",
-    "objective/math_reward": "part/math",
-    "objective/rlhf_reward": None,
-    "train/vllm_kl": "gap_kl",
-    "train/ppo_kl": None,
-    "train/kl": "kl",
-    "eval_entropy": None,
-    "eval_runtime": None,
-    "eval_rewards/right/mean": "eval/right",
-    "eval_completions/mean_length": None,
-    "eval/generation_accuracy": "eval/generation_accuracy",
-    "val-core/openai/gsm8k/reward/mean@1": "eval/gsm8k",
-    "val-core/openai/gsm8k/reward/best@4/mean": None,
-    "eval/gsm8k/avg_score": "eval/gsm8k",
-    "train/train_runtime": None,
-    "rollout/rewards": None,
-    "rollout/raw_reward": "reward",
-    "train/train_rollout_logprob_abs_diff": "gap",
-    "train/lr-pg_0": "rate",
-    "ppo_actor/task_reward/avg": "reward",
-    "ppo_actor/no_eos_ratios/avg": None,
-    "train/training/epoch": None,
-    "val/ratio": None,
-    "eval/eval_gsm8k_pass1": "eval/gsm8k_pass1",
-    "eval_mean_token_accuracy": "eval/mean_token_accuracy",
-    "train_mean_nll": "loss",
-    "train/lr": "rate",
-}
-
-
-@pytest.mark.parametrize("theirs", NAMES)
-def test_names_that_look_alike_are_told_apart(theirs):
-    assert our_name(theirs) == NAMES[theirs]
-
-
 def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
-    rows = [
-        {
-            "step": n,
-            "critic/rewards/mean": 0.1,
-            "critic/score/mean": 0.4,
-            "val/stop_rate": 0.9,
-            "token_mult_prob_error": 1.02,
-        }
-        for n in range(1, 30)
-    ]
+    row = {"critic/rewards/mean": 0.1, "critic/score/mean": 0.4, "val/stop_rate": 0.9, "token_mult_prob_error": 1.02}
+    rows = [{"step": n, **row} for n in range(1, 30)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     history = read(tmp_path)
     assert set(history["reward"].values) == {0.4}

@@ -7,20 +7,8 @@ import pytest
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
-from tests.diagnosis.trl_runs import (
-    Plan,
-    by_prompt,
-    exhausted,
-    half,
-    letters,
-    long,
-    never,
-    opposite,
-    poison,
-    short,
-    sometimes,
-    train,
-)
+from tests.diagnosis import trl_runs as runs
+from tests.diagnosis.trl_runs import Plan, half, letters, never, short, sometimes, train
 
 pytest.importorskip("trl", reason="TRL made the runs that are looked at; pip install '.[dev]'")
 
@@ -38,18 +26,18 @@ PLANTED = {
     "reward 0": (Plan(rewards=(never,), steps=SOON), "no-signal", "fatal"),
     # TRL says frac_reward_zero_std 0 here.
     "groups of equal rewards": (
-        Plan(rewards=(by_prompt,), options={"scale_rewards": "batch"}, steps=SOON),
+        Plan(rewards=(runs.by_prompt,), options={"scale_rewards": "batch"}, steps=SOON),
         "no-signal",
         "fatal",
     ),
-    "parts that cancel": (Plan(rewards=(letters, opposite), steps=SOON), "no-signal", "fatal"),
+    "parts that cancel": (Plan(rewards=(letters, runs.opposite), steps=SOON), "no-signal", "fatal"),
     "dead part": (Plan(rewards=(letters, never)), "dead-part", "warning"),
     "infinite reward": (Plan(rewards=(sometimes(math.inf),), steps=SOON), "not-finite", "fatal"),
     "reward NaN": (Plan(rewards=(sometimes(math.nan), short)), "lost-reward", "warning"),
-    "loss NaN": (Plan(patch=poison(12), steps=SOON), "not-finite", "fatal"),
-    "rate 0 for the last part": (Plan(patch=exhausted(0.6)), "rate-exhausted", "fatal"),
+    "loss NaN": (Plan(patch=runs.poison(12), steps=SOON), "not-finite", "fatal"),
+    "rate 0 for the last part": (Plan(patch=runs.exhausted(0.6)), "rate-exhausted", "fatal"),
     "rate of nothing": (Plan(options={"learning_rate": 1e-9}), "small-updates", "warning"),
-    "length is paid": (Plan(rewards=(long,), steps=60), "truncation", "fatal"),
+    "length is paid": (Plan(rewards=(runs.long,), steps=60), "truncation", "fatal"),
     "temperature 0": (Plan(options={"temperature": 1e-4}, steps=SOON), "identical-samples", "fatal"),
 }
 
@@ -61,12 +49,20 @@ def found(model, folder, plan):
     return [(finding.check, finding.level) for finding in examined.findings if finding.level != "note"]
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+LONG = {"linear", "cosine and KL", "each batch twice", "rate of nothing", "length is paid", "temperature 0"}
+"""Runs of six to twenty seconds, of whose kind there is a shorter one, or the same fault in test_checks.py."""
+
+
+def quick_and_slow(names):
+    return [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in names]
+
+
+@pytest.mark.parametrize("name", quick_and_slow(HEALTHY))
 def test_nothing_is_found_in_a_healthy_run(talker, tmp_path, name):
     assert found(talker, tmp_path, HEALTHY[name]) == []
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", quick_and_slow(PLANTED))
 def test_what_is_planted_is_found_and_nothing_else(talker, tmp_path, name):
     plan, check, level = PLANTED[name]
     assert found(talker, tmp_path, plan) == [(check, level)]

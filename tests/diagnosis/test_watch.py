@@ -63,9 +63,8 @@ def with_evaluations(folder):
 def test_a_rule_fires_on_the_run_that_was_planted_for_it_and_no_other_does(tmp_path, rule):
     levels, columns, step = PLANTED[rule]
     folder = planted(tmp_path / "run", levels, metrics=series(1, **columns))
-    stopped = {
-        one.rule: [each for each in one.fired if each.action == "stop"] for one in afterwards(with_evaluations(folder))
-    }
+    rules = afterwards(with_evaluations(folder))
+    stopped = {one.rule: [each for each in one.fired if each.action == "stop"] for one in rules}
     assert [name for name, fired in stopped.items() if fired] == [rule]
     assert step is None or stopped[rule][0].step == step
     assert stopped[rule][0].message.startswith(f"{rule}: ")
@@ -114,9 +113,8 @@ LONG = {"expected": "short answers", "advice": "Shorten them."}
 def test_a_live_stop_leaves_a_checkpoint_a_result_and_an_event_and_the_run_can_go_on(tiny_folder, tmp_path):
     rule = {**LONG, "stop_if": {"metric": "train/completion_length", "above": 1, "sustained": 3}}
     whole = train(tiny_folder, tmp_path / "whole", toy({}))
-    with pytest.raises(
-        TrainingStopped, match=r"the rule length: train/completion_length at step 3 .* above 1"
-    ) as error:
+    says = r"the rule length: train/completion_length at step 3 .* above 1"
+    with pytest.raises(TrainingStopped, match=says) as error:
         train(tiny_folder, tmp_path / "run", toy({"length": rule}))
     assert "--set watch.length=null" in error.value.fix
     run = Run.read(tmp_path / "run")

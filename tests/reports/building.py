@@ -146,18 +146,13 @@ def write_evaluations(
 def write_supervised(run: Run, stage: str, steps: int) -> None:
     rng = np.random.default_rng(3)
     for step in range(1, steps + 1):
-        run.metrics(
-            stage,
-            step,
-            {
-                "train/loss": 0.4 + 2.5 * math.exp(-6 * step / steps) + 0.08 * float(rng.standard_normal()),
-                "train/grad_norm": 0.5 + float(rng.random()),
-                "train/learning_rate": 1e-4 * min(1.0, step / (0.1 * steps + 1)),
-                "train/epoch": step / steps,
-                "train/tokens": 1700 + step,
-                "train/frac_truncated": 0.0,
-            },
-        )
+        values = {
+            "train/loss": 0.4 + 2.5 * math.exp(-6 * step / steps) + 0.08 * float(rng.standard_normal()),
+            "train/grad_norm": 0.5 + float(rng.random()),
+            "train/learning_rate": 1e-4 * min(1.0, step / (0.1 * steps + 1)),
+        }
+        values |= {"train/epoch": step / steps, "train/tokens": 1700 + step, "train/frac_truncated": 0.0}
+        run.metrics(stage, step, values)
         run.timings(stage, step, {"time/step": 0.21})
 
 
@@ -216,21 +211,10 @@ def rl_values(level: Level, done: float, rng: np.random.Generator, beta: float) 
 def write_samples(run: Run, step: int, level: Level, rng: np.random.Generator) -> None:
     for number in range(2):
         row = judged(number, "train", level, rng)
-        run.sample(
-            {
-                "step": step,
-                "id": row.id,
-                "text": row.completion,
-                "reward": row.reward,
-                "parts": dict(row.parts),
-                "readings": dict(row.readings),
-                "how": row.how,
-                "advantage": 0.1,
-                "tokens": row.tokens,
-                "finish": "length" if row.truncated else "stop",
-                "failure": "",
-            }
-        )
+        kept = {name: getattr(row, name) for name in ("id", "reward", "how", "tokens")}
+        kept |= {"step": step, "text": row.completion, "parts": dict(row.parts), "readings": dict(row.readings)}
+        finish = "length" if row.truncated else "stop"
+        run.sample({**kept, "advantage": 0.1, "finish": finish, "failure": ""})
 
 
 def examples(split: str, n: int) -> dict[str, Example]:

@@ -48,18 +48,9 @@ def steps(n: int) -> np.ndarray:
 @pytest.mark.parametrize(
     "values",
     [
-        array(),
-        array(NAN),
-        array(NAN, NAN, NAN),
-        array(0.5),
-        array(0.0, 0.0, 0.0),
-        array(3.0, 3.0),
-        array(-2.0, -2.0),
-        array(NAN, 0.1, NAN, 0.3, NAN),
-        array(0.1, NAN, NAN, 0.2, 0.3),
-        array(1e-300, 2e-300),
-        array(1e12, 2e12, -1e12),
-        array(5e-6, 5e-6, 5e-6),
+        *(array(), array(NAN), array(NAN, NAN, NAN), array(0.5), array(0.0, 0.0, 0.0), array(3.0, 3.0)),
+        *(array(-2.0, -2.0), array(NAN, 0.1, NAN, 0.3, NAN), array(0.1, NAN, NAN, 0.2, 0.3), array(1e-300, 2e-300)),
+        *(array(1e12, 2e12, -1e12), array(5e-6, 5e-6, 5e-6)),
     ],
 )
 @pytest.mark.parametrize("y_range", [None, UNIT])
@@ -137,11 +128,7 @@ def test_hostile_names_are_text_in_every_chart():
     interval = Interval(0.5, 0.4, 0.6, 9)
     charts = [
         line_chart([Line(steps(2), array(0, 1), label=HOSTILE), Level(0.5, HOSTILE)], label=HOSTILE),
-        dot_chart(
-            [(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)],
-            label=HOSTILE,
-            references=[(HOSTILE, interval)],
-        ),
+        dot_chart([(HOSTILE, (Mark(interval, HOSTILE),), HOSTILE)], label=HOSTILE, references=[(HOSTILE, interval)]),
         share_chart([(HOSTILE, 1.0, HOSTILE)], label=HOSTILE),
     ]
     for chart in charts:

@@ -3,12 +3,10 @@
 import csv
 import io
 import json
-import sys
 from xml.etree import ElementTree
 
 import pytest
 
-from plumbline.cli import main as cli
 from plumbline.evaluation.history import EvaluationFilter, history
 from plumbline.reports.several import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
@@ -38,21 +36,9 @@ def place(tmp_path_factory):
     return runs
 
 
-@pytest.fixture
-def plumbline(monkeypatch, capfd, tmp_path):
-    """Run a command in an empty folder; returns exit code, standard output and standard error."""
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["plumbline", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as left:
-            code = left.code or 0
-        return code, *capfd.readouterr()
-
-    return run
 
 
 def rows(place, name: str) -> list[dict[str, str]]:

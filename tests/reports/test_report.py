@@ -16,30 +16,13 @@ from plumbline.reports.sections import values_read
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.run import Run
-from tests.reports.building import (
-    BASE,
-    RL,
-    SFT,
-    evaluation,
-    examples,
-    finished_run,
-    recipe,
-    references,
-    write_evaluations,
-    write_rl,
-    write_supervised,
-)
+from tests.reports import building
+from tests.reports.building import BASE, RL, SFT, evaluation, examples, finished_run, recipe, references
 from tests.reports.reading import ATTRIBUTES, ELEMENTS, Page
 
 SECTIONS = [
-    "Before and after",
-    "Curves",
-    "Strict against lenient",
-    "Parts and strata",
-    "Samples side by side",
-    "What the checks say",
-    "Time and tokens",
-    "Recipe, environment, events",
+    *("Before and after", "Curves", "Strict against lenient", "Parts and strata", "Samples side by side"),
+    *("What the checks say", "Time and tokens", "Recipe, environment, events"),
 ]
 LIMIT = 500_000
 CSS = render("style.css")
@@ -117,9 +100,8 @@ def test_the_same_records_give_the_same_bytes(finished, tmp_path):
         (copy / name).unlink()
     shutil.rmtree(copy / "tables")
     write_report(Run.read(copy), {"": examples("test", 59)})
-    made = [
-        path for path in copy.rglob("*") if path.name in {"report.html", "report.md"} or path.parent.name == "tables"
-    ]
+    names = {"report.html", "report.md"}
+    made = [path for path in copy.rglob("*") if path.name in names or path.parent.name == "tables"]
     assert len(made) == 16
     for path in made:
         written, again = (finished.folder / path.relative_to(copy)).read_bytes(), path.read_bytes()
@@ -173,7 +155,7 @@ def test_no_kl_is_shown_where_none_was_computed(html, tmp_path):
     assert "rl.beta is 0, so no KL to the start was computed" in text
     assert "KL to the start" not in re.findall(r"<b>([^<]*)</b>", html)
     with Run.start(recipe(rl={"steps": 60, "beta": 0.1}), tmp_path / "run", resume=False) as run:
-        write_rl(run, 20, beta=0.1, evaluate=False)
+        building.write_rl(run, 20, beta=0.1, evaluate=False)
     with_kl, page = report(run)
     assert "KL to the start" in re.findall(r"<b>([^<]*)</b>", with_kl)
     assert "rl.beta is 0" not in page.text
@@ -193,9 +175,9 @@ def test_markdown_holds_verdict_tables_and_samples(finished):
 
 def test_a_run_in_progress_says_so_with_its_last_step(tmp_path):
     with Run.start(recipe(), tmp_path / "run", resume=False) as run:
-        write_supervised(run, "sft", 30)
-        write_rl(run, 23)
-        write_evaluations(run, {"base": BASE, "sft": SFT}, 20)
+        building.write_supervised(run, "sft", 30)
+        building.write_rl(run, 23)
+        building.write_evaluations(run, {"base": BASE, "sft": SFT}, 20)
     _, page = report(run)
     said = "This run is not finished: its last recorded step is GRPO 23 of 60."
     assert said in page.text
@@ -204,26 +186,66 @@ def test_a_run_in_progress_says_so_with_its_last_step(tmp_path):
     assert "Not finished." in (run.folder / "report.md").read_text(encoding="utf-8")
 
 
-def test_a_run_with_sft_only(tmp_path):
-    with Run.start(recipe(rl=None), tmp_path / "run", resume=False) as run:
-        write_supervised(run, "sft", 30)
-        write_evaluations(run, {"base": BASE, "sft": SFT}, 30)
-        run.finish({"status": "finished"})
-    _, page = report(run)
-    assert "SFT raised the greedy reward on 30 held-out test examples" in page.text
-    assert "GRPO" not in page.text
-    assert "Health of RL" not in page.text
+def only_sft(run):
+    building.write_supervised(run, "sft", 30)
+    building.write_evaluations(run, {"base": BASE, "sft": SFT}, 30)
+    run.finish({"status": "finished"})
 
 
-def test_a_run_without_evaluations_says_what_is_missing(tmp_path):
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
-        write_supervised(run, "sft", 5)
-        write_rl(run, 3, evaluate=False)
+def without_evaluations(run):
+    building.write_supervised(run, "sft", 5)
+    building.write_rl(run, 3, evaluate=False)
+
+
+def begun(run):
+    pass
+
+
+def only_references(run):
+    for name, found in references("test", 10).items():
+        run.evaluation(EvaluationKey("reference", "test", name), found)
+
+
+def bare(run):
+    def change(row: Judged) -> Judged:
+        return replace(row, readings={}, parts={}, how="", stratum="", truncated=None, tokens=None)
+
+    evaluate_both(run, 20, change)
+    run.finish({"status": "finished"})
+
+
+def evaluate_both(run, n, change):
+    for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
+        made = evaluation(stage, "test", "greedy", level, n, number, change)
+        run.evaluation(EvaluationKey(stage, "test", "greedy"), made)
+
+
+SAID = {
+    only_sft: ["SFT raised the greedy reward on 30 held-out test examples"],
+    without_evaluations: [
+        *("No stage has been evaluated yet", "this section fills in when one is"),
+        "the best and the worst rollouts of training step 3",
+    ],
+    begun: [
+        "This run is not finished: no step has been recorded yet.",
+        *("No timings have been recorded yet.", "No training step has been recorded yet."),
+    ],
+    only_references: ["Control: constant (floor)"],
+    bare: [
+        "this task does not record a strict and a lenient reading",
+        *("floor and ceiling are unknown", "No part was recorded."),
+    ],
+}
+
+
+@pytest.mark.parametrize("wrote", SAID, ids=lambda wrote: wrote.__name__)
+def test_a_run_of_less_says_what_is_missing(tmp_path, wrote):
+    with Run.start(recipe(**({"rl": None} if wrote is only_sft else {})), tmp_path / "run", resume=False) as run:
+        wrote(run)
     _, page = report(run)
-    assert "No stage has been evaluated yet" in page.text
-    assert "this section fills in when one is" in page.text
-    assert "the best and the worst rollouts of training step 3" in page.text
+    assert [text for text in SAID[wrote] if text not in page.text] == []
     assert page.headings[0] == "Before and after"
+    assert wrote is not only_sft or not ("GRPO" in page.text or "Health of RL" in page.text)
 
 
 def in_turns(row: Judged) -> Judged:
@@ -237,9 +259,7 @@ def test_episodes_are_shown_turn_by_turn(tmp_path):
         kept = {"step": 1, "id": row.id, "text": row.completion, "reward": 0.5, "parts": {}, "how": "strict"}
         run.sample({**kept, "turns": row.turns, "asked": row.asked})
         _, training = report(run)
-        for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
-            found = evaluation(stage, "test", "greedy", level, 12, number, in_turns)
-            run.evaluation(EvaluationKey(stage, "test", "greedy"), found)
+        evaluate_both(run, 12, in_turns)
     _, page = report(run)
     assert training.text.count("Turn 2") == 1
     assert page.text.count("Turn 2") == 16, "eight examples before and after"
@@ -249,39 +269,6 @@ def test_episodes_are_shown_turn_by_turn(tmp_path):
         assert "the page says no" in shown.text
     assert "did not fit into the context" in page.text
     assert not page.wrong
-
-
-def test_a_run_that_has_only_begun(tmp_path):
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
-        pass
-    _, page = report(run)
-    assert "This run is not finished: no step has been recorded yet." in page.text
-    assert "No timings have been recorded yet." in page.text
-    assert "No training step has been recorded yet." in page.text
-
-
-def test_a_run_with_references_but_no_stage(tmp_path):
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
-        for name, found in references("test", 10).items():
-            run.evaluation(EvaluationKey("reference", "test", name), found)
-    _, page = report(run)
-    assert "Control: constant (floor)" in page.text
-
-
-def test_a_run_without_readings_parts_or_references(tmp_path):
-    def bare(row: Judged) -> Judged:
-        return replace(row, readings={}, parts={}, how="", stratum="", truncated=None, tokens=None)
-
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
-        for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
-            run.evaluation(
-                EvaluationKey(stage, "test", "greedy"), evaluation(stage, "test", "greedy", level, 20, number, bare)
-            )
-        run.finish({"status": "finished"})
-    _, page = report(run)
-    assert "this task does not record a strict and a lenient reading" in page.text
-    assert "floor and ceiling are unknown" in page.text
-    assert "No part was recorded." in page.text
 
 
 def test_a_negative_control_has_its_banner(tmp_path):
@@ -318,9 +305,8 @@ def test_failures_are_counted_and_named(tmp_path):
     broken = Unjudged(id=row.id, stratum=row.stratum, completion=row.completion, failure="ZeroDivisionError: a bug")
     write_evaluation(path, replace(found, rows=found.rows[1:], unjudged=(broken,)))
     html, page = report(run)
-    row = re.search(
-        r'<tr><th scope="row">GRPO</th><td>greedy</td>.*?</tr>', html[html.index("Mean reward on test [95") :]
-    )
+    table = html[html.index("Mean reward on test [95") :]
+    row = re.search(r'<tr><th scope="row">GRPO</th><td>greedy</td>.*?</tr>', table)
     assert row is not None
     assert row.group().endswith('<td class="num">1</td></tr>')
     assert "1 because of ZeroDivisionError: a bug" in page.text
@@ -374,10 +360,9 @@ def hostile_run(folder: Path) -> Run:
         run.metrics("rl", 1, {"train/reward": 0.5, f"train/reward/{EVIL}": 0.5})
         run.metrics(EVIL, 1, {"train/loss": 0.5})
         run.timings(EVIL, 1, {f"time/{EVIL}": 1.0})
-        for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
-            made = evaluation(stage, "test", "greedy", level, 20, number, change)
-            run.evaluation(EvaluationKey(stage, "test", "greedy"), made)
+        evaluate_both(run, 20, change)
         control = EVIL.replace("/", "").replace(".", "").replace("\x00", "")
+        made = evaluation("rl", "test", "greedy", RL, 20, 1, change)
         run.evaluation(EvaluationKey("reference", "test", control), replace(made, source=control))
         run.finish({"status": EVIL})
     return run
@@ -386,22 +371,8 @@ def hostile_run(folder: Path) -> Run:
 def test_hostile_text_is_text_everywhere(tmp_path):
     run = hostile_run(tmp_path / "run")
     names = [row.id for row in run.evaluations()[EvaluationKey("rl", "test", "greedy")].rows]
-    html, page = report(
-        run,
-        examples={
-            "": {
-                name: replace(example, id=name)
-                for name, example in zip(
-                    names,
-                    [
-                        replace(e, messages=[{"role": "user", "content": EVIL}], gold=EVIL)
-                        for e in examples("test", 20).values()
-                    ],
-                    strict=True,
-                )
-            }
-        },
-    )
+    asked = [replace(e, messages=[{"role": "user", "content": EVIL}], gold=EVIL) for e in examples("test", 20).values()]
+    html, page = report(run, examples={"": {n: replace(e, id=n) for n, e in zip(names, asked, strict=True)}})
     assert "script" not in page.elements
     assert "img" not in page.elements
     assert not [name for _, name, _ in page.attributes if name.startswith("on") or name == "src"]
@@ -434,9 +405,8 @@ def test_hostile_text_cannot_break_out_of_markdown_or_tables(tmp_path):
 def test_half_a_surrogate_in_a_record_of_another_machine_is_survived(tmp_path):
     run = finished_run(tmp_path / "run", n=20)
     path = run.folder / "evaluations" / "rl.test.greedy.json"
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("Claro!", "\\ud800Claro!").replace("negativo", "\\udfff"), "utf-8"
-    )
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("Claro!", "\\ud800Claro!").replace("negativo", "\\udfff"), "utf-8")
     html, _ = report(run)
     assert "\ufffd" in html
 
@@ -451,11 +421,9 @@ def test_a_thousand_steps_and_two_thousand_long_answers_stay_under_500_kb(tmp_pa
 
     values = recipe(rl={"steps": 1000}, evaluation={"every": 5, "limit": 24}, description="<" * 50_000)
     with Run.start(values, tmp_path / "run", resume=False) as run:
-        write_supervised(run, "sft", 1000)
-        write_rl(run, 1000, every=5, n=16)
-        for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
-            made = evaluation(stage, "test", "greedy", level, 2000, number, long)
-            run.evaluation(EvaluationKey(stage, "test", "greedy"), made)
+        building.write_supervised(run, "sft", 1000)
+        building.write_rl(run, 1000, every=5, n=16)
+        evaluate_both(run, 2000, long)
         for number in range(500):
             run.event("warning", f"{number} " + "<" * 2000)
     text, page = report(run, examples={"": {k: replace(e, gold="<" * 9000) for k, e in examples("test", 2000).items()}})

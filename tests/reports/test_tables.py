@@ -184,17 +184,13 @@ def test_results_equal_summarise(view):
                 (row,) = [r for r in models if (r["source"], r["split"], r["mode"]) == (name, split, mode)]
                 beside = {k.mode: e for k, e in view.evaluations.items() if k.stage == "reference" and k.split == split}
                 summary = summarise(view.evaluations[EvaluationKey(stage, split, mode)], beside)
-                assert float(row["reward"]) == summary["reward"]["mean"]
-                assert float(row["reward_low"]) == summary["reward"]["low"]
-                assert float(row["reward_high"]) == summary["reward"]["high"]
-                assert float(row["strict"]) == summary["readings"]["strict"]["mean"]
-                assert float(row["strict_low"]) == summary["readings"]["strict"]["low"]
-                assert int(row["n"]) == summary["n"] == 59
-                assert float(row["skill"]) == summary["skill"]
-                assert float(row["nonzero"]) == summary["nonzero_rate"]
-                assert float(row["truncated"]) == summary["truncated"]
-                assert float(row["tokens"]) == summary["mean_tokens"]
-                assert int(row["failures"]) == summary["failures"]
+                reward, strict = summary["reward"], summary["readings"]["strict"]
+                wanted = {"reward": reward["mean"], "reward_low": reward["low"], "reward_high": reward["high"]}
+                wanted |= {"strict": strict["mean"], "strict_low": strict["low"], "skill": summary["skill"]}
+                wanted |= {"nonzero": summary["nonzero_rate"], "truncated": summary["truncated"], "n": 59}
+                wanted |= {"tokens": summary["mean_tokens"], "failures": summary["failures"]}
+                assert {name: float(row[name]) for name in wanted} == wanted
+                assert summary["n"] == 59
 
 
 def test_floor_and_ceiling_stand_beside_every_split(view):
@@ -243,24 +239,15 @@ def test_parse_modes_count_what_strict_parsing_loses(view):
 
 
 def made_row(reward: float, strict: float, lenient: float, **parts: float | None) -> Judged:
-    return Judged(
-        id="x",
-        stratum="",
-        completion="",
-        reward=reward,
-        parts=parts,
-        readings={"strict": strict, "lenient": lenient},
-        how="fence",
-    )
+    readings = {"strict": strict, "lenient": lenient}
+    return Judged(id="x", stratum="", completion="", reward=reward, parts=parts, readings=readings, how="fence")
 
 
 @pytest.mark.parametrize(
     ("row", "right"),
     [
-        (
-            made_row(0.9, 0.0, 0.9, alone=0.0, fact=1.0, other=None),
-            1,
-        ),  # a fence around it takes nothing from its content
+        # a fence around it takes nothing from its content
+        (made_row(0.9, 0.0, 0.9, alone=0.0, fact=1.0, other=None), 1),
         (made_row(0.9, 0.0, 0.9, alone=0.0, fact=0.9), 0),
         (made_row(0.9, 0.0, 0.9, fact=0.9, exact=1.0), 1),  # the task's own word
         (made_row(0.9, 0.0, 0.9, fact=1.0, exact=0.0), 0),

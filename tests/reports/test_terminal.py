@@ -8,15 +8,8 @@ from plumbline.reports.several import sweep_table
 
 
 def test_no_figure_of_a_sweep_is_cut_on_eighty_columns():
-    values = {
-        "before": 0.484,
-        "after": 0.57,
-        "difference": 0.086,
-        "low": 0.037,
-        "high": 0.137,
-        "p_value": 0.0002,
-        "n": 200,
-    }
+    values = {"before": 0.484, "after": 0.57, "difference": 0.086, "low": 0.037, "high": 0.137}
+    values |= {"p_value": 0.0002, "n": 200}
     variant = "seed=0+controls.score_temperature=0.7"
     row = {"split": "test", "variant": variant, "kl": 0.0123, "greedy": values, "sampled": None}
     page = io.StringIO()

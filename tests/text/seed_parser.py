@@ -10,34 +10,8 @@ from typing import Any
 
 
 def _normalize_pt_decimals(s: str) -> str:
-    result, in_string, escape_next = [], False, False
-    i = 0
-    while i < len(s):
-        c = s[i]
-        if escape_next:
-            result.append(c)
-            escape_next = False
-            i += 1
-            continue
-        if c == "\\" and in_string:
-            result.append(c)
-            escape_next = True
-            i += 1
-            continue
-        if c == '"':
-            in_string = not in_string
-            result.append(c)
-            i += 1
-            continue
-        if not in_string:
-            m = re.match(r"(\d+),(\d+)", s[i:])
-            if m:
-                result.append(m.group(1) + "." + m.group(2))
-                i += len(m.group(0))
-                continue
-        result.append(c)
-        i += 1
-    return "".join(result)
+    text_or_decimal = r'("(?:\\.|[^"\\])*(?:"|\\?\Z))|(\d+),(\d+)'
+    return re.sub(text_or_decimal, lambda found: found[1] or f"{found[2]}.{found[3]}", s, flags=re.DOTALL)
 
 
 def extract_json(text: str) -> dict[str, Any] | None:

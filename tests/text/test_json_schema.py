@@ -5,27 +5,16 @@ import pytest
 from plumbline.errors import DataError
 from plumbline.tasks.text.json_schema import Schema, coerce
 
+TYPES = [
+    {"type": "decimal"},
+    {"type": ["number", 3]},
+    {"type": {"number": 1}},
+    {"properties": {"a": {"type": "float"}}},
+]
+SHAPES = [{"properties": []}, {"properties": {"a": 3}}, {"items": 3}, {"enum": "abc"}, {"anyOf": 3}]
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        None,
-        [],
-        "object",
-        3,
-        {"type": "decimal"},
-        {"type": ["number", 3]},
-        {"type": {"number": 1}},
-        {"properties": []},
-        {"properties": {"a": 3}},
-        {"properties": {"a": {"type": "float"}}},
-        {"items": 3},
-        {"enum": "abc"},
-        {"required": "a"},
-        {"required": [1]},
-        {"anyOf": 3},
-    ],
-)
+
+@pytest.mark.parametrize("schema", [None, [], "object", 3, *TYPES, *SHAPES, {"required": "a"}, {"required": [1]}])
 def test_what_is_no_schema_is_a_data_error(schema):
     with pytest.raises(DataError):
         Schema.from_json(schema)
@@ -80,44 +69,33 @@ def test_a_schema_of_absurd_depth_is_no_trouble():
     assert Schema.from_json(schema).types == {"object"}
 
 
-@pytest.mark.parametrize(
-    ("types", "value", "expected"),
-    [
-        ("number", "4,5", 4.5),
-        ("number", "R$ 1.234,56", 1234.56),
-        ("number", 3, 3),
-        ("number", True, True),
-        ("number", "1.234", "1.234"),  # two readings
-        ("number", "4,5/5", "4,5/5"),
-        ("number", "", ""),
-        (["number", "null"], "", None),
-        (["number", "null"], "NaN", None),
-        ("integer", "1.234", 1234),
-        ("integer", "12,0", 12),
-        ("integer", "4,5", "4,5"),
-        ("integer", 4.0, 4.0),
-        ("boolean", "Não", False),
-        ("boolean", " verdadeiro ", True),
-        ("boolean", "talvez", "talvez"),
-        ("boolean", 1, True),
-        ("boolean", 2, 2),
-        (["boolean", "null"], "nenhum", None),
-        ("null", "nulo", None),
-        (["string", "null"], "nulo", "nulo"),
-        ("string", "4,5", "4,5"),
-        ("string", 4.5, 4.5),
-        (["string", "number"], "4,5", "4,5"),
+COERCED = {
+    "number": [
+        *(("4,5", 4.5), ("R$ 1.234,56", 1234.56), (3, 3), (True, True), ("4,5/5", "4,5/5"), ("", "")),
+        ("1.234", "1.234"),  # two readings
     ],
-)
-def test_coercion_of_what_is_unambiguous(types, value, expected):
-    repairs: set[str] = set()
-    got = coerce(value, Schema.from_json({"type": types}), repairs)
-    assert got == expected
-    assert type(got) is type(expected)
-    changed = (value is not expected and value != expected) or type(value) is not type(expected)
-    misfits = type(got) not in Schema.from_json({"type": types}).accepts and got != 4.0
-    assert bool(repairs - {"mismatch"}) == changed
-    assert ("mismatch" in repairs) == misfits
+    "number null": [("", None), ("NaN", None)],
+    "integer": [("1.234", 1234), ("12,0", 12), ("4,5", "4,5"), (4.0, 4.0)],
+    "boolean": [("Não", False), (" verdadeiro ", True), ("talvez", "talvez"), (1, True), (2, 2)],
+    "boolean null": [("nenhum", None)],
+    "null": [("nulo", None)],
+    "string null": [("nulo", "nulo")],
+    "string": [("4,5", "4,5"), (4.5, 4.5)],
+    "string number": [("4,5", "4,5")],
+}
+
+
+@pytest.mark.parametrize("types", COERCED)
+def test_coercion_of_what_is_unambiguous(types):
+    schema = Schema.from_json({"type": types.split()})
+    for value, expected in COERCED[types]:
+        repairs: set[str] = set()
+        got = coerce(value, schema, repairs)
+        assert got == expected
+        assert type(got) is type(expected)
+        changed = (value is not expected and value != expected) or type(value) is not type(expected)
+        assert bool(repairs - {"mismatch"}) == changed
+        assert ("mismatch" in repairs) == (type(got) not in schema.accepts and got != 4.0)
 
 
 def test_an_enumeration_forgives_case_blanks_and_accents_and_nothing_else():

@@ -8,52 +8,30 @@ from hypothesis import strategies as st
 
 from plumbline.tasks.text.numbers import read_number
 
+NUMBERS = {
+    (): {"12": 12, "-12": -12, "4.5": 4.5, "1e-3": 0.001, "9" * 1_000: int("9" * 1_000)},
+    ("decimal_comma",): {"4,5": 4.5, "0 , 8": 0.8, ",5": 0.5, "1,5e3": 1500.0},
+    ("thousands",): {"1.234,56": 1234.56, "12.345.678,9": 12345678.9, "1.234.567": 1234567, "1,234.56": 1234.56}
+    | {"1,234,567": 1234567, "1\u202f234": 1234},
+    ("thousands", "decimal_comma"): {"1 234,56": 1234.56},
+    ("thousands", "currency"): {"R$ 1.234,56": 1234.56, "R$1.234": 1234},
+    ("decimal_comma", "currency"): {"-R$ 10,00": -10.0, "R$ -10,00": -10.0, "10,50 €": 10.5, "89,90 reais": 89.9},
+    ("currency",): {"US$ 10.50": 10.5, "BRL 7": 7},
+    ("decimal_comma", "percent"): {"12,5%": 12.5},
+    ("percent",): {"12 %": 12},
+    ("decimal_comma", "number_form"): {"+0,5": 0.5},
+    ("number_form",): {"−3": -3, ".5": 0.5, "5.": 5.0, "007": 7, "1_000": 1000, "0x1F": 31},
+    ("non_finite",): {"1e999": None, "9" * 5_000: None},
+}
 
-@pytest.mark.parametrize(
-    ("text", "value", "repairs"),
-    [
-        ("12", 12, ()),
-        ("-12", -12, ()),
-        ("4.5", 4.5, ()),
-        ("1e-3", 0.001, ()),
-        ("4,5", 4.5, ("decimal_comma",)),
-        ("0 , 8", 0.8, ("decimal_comma",)),
-        (",5", 0.5, ("decimal_comma",)),
-        ("1,5e3", 1500.0, ("decimal_comma",)),
-        ("1.234,56", 1234.56, ("thousands",)),
-        ("12.345.678,9", 12345678.9, ("thousands",)),
-        ("1.234.567", 1234567, ("thousands",)),
-        ("1,234.56", 1234.56, ("thousands",)),
-        ("1,234,567", 1234567, ("thousands",)),
-        ("1 234,56", 1234.56, ("thousands", "decimal_comma")),
-        ("1\u202f234", 1234, ("thousands",)),
-        ("R$ 1.234,56", 1234.56, ("thousands", "currency")),
-        ("R$1.234", 1234, ("thousands", "currency")),
-        ("-R$ 10,00", -10.0, ("decimal_comma", "currency")),
-        ("R$ -10,00", -10.0, ("decimal_comma", "currency")),
-        ("US$ 10.50", 10.5, ("currency",)),
-        ("10,50 €", 10.5, ("decimal_comma", "currency")),
-        ("BRL 7", 7, ("currency",)),
-        ("89,90 reais", 89.9, ("decimal_comma", "currency")),
-        ("12,5%", 12.5, ("decimal_comma", "percent")),
-        ("12 %", 12, ("percent",)),
-        ("+0,5", 0.5, ("decimal_comma", "number_form")),
-        ("−3", -3, ("number_form",)),
-        (".5", 0.5, ("number_form",)),
-        ("5.", 5.0, ("number_form",)),
-        ("007", 7, ("number_form",)),
-        ("1_000", 1000, ("number_form",)),
-        ("0x1F", 31, ("number_form",)),
-        ("1e999", None, ("non_finite",)),
-        ("9" * 5_000, None, ("non_finite",)),
-        ("9" * 1_000, int("9" * 1_000), ()),
-    ],
-)
-def test_numbers(text, value, repairs):
-    number = read_number(text)
-    assert number is not None
-    assert (number.value, number.repairs) == (value, repairs)
-    assert type(number.value) is type(value)
+
+@pytest.mark.parametrize("repairs", NUMBERS, ids="+".join)
+def test_numbers(repairs):
+    for text, value in NUMBERS[repairs].items():
+        number = read_number(text)
+        assert number is not None, text
+        assert (number.value, number.repairs) == (value, repairs)
+        assert type(number.value) is type(value)
 
 
 @pytest.mark.parametrize(
