@@ -56,6 +56,10 @@ def ask(client, model, **more):
     return client.chat.completions.create(model=model, messages=CHAT, **more)
 
 
+def by(schema):
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+
+
 @pytest.mark.parametrize("family", LAWS)
 def test_answers_are_those_of_the_policy_under_its_own_law(client, policies, family):
     said = ask(client, family, n=3, seed=5, temperature=0.8)
@@ -240,19 +244,8 @@ def test_models_are_listed_and_described(client):
         ({"stop": ["a", ""]}, "stop.1: String should have at least 1 character"),
         ({"stop": ""}, "stop: String should have at least 1 character"),
         ({"extra_body": {"temprature": 1}}, "temprature: this parameter is not known here"),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nope"}}}},
-            "no JSON",
-        ),
-        (
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "x", "schema": {"$ref": "http://a/b"}},
-                }
-            },
-            "no JSON Schema",
-        ),
+        ({"response_format": by({"type": "nope"})}, "no JSON"),
+        ({"response_format": by({"$ref": "http://a/b"})}, "no JSON Schema"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
@@ -306,8 +299,7 @@ def test_json_is_read_leniently_and_asked_for_again(answers, text, facts):
     model = Tries()
     model.answers, model.asked = answers, []
     with served(ScriptedText(model, retries=2)) as client:
-        wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
-        said = ask(client, "scripted", response_format=wanted, temperature=0)
+        said = ask(client, "scripted", response_format=by(SCHEMA), temperature=0)
     found = said.model_extra["plumbline"]["json"]
     assert said.choices[0].message.content == text
     assert found.items() >= facts.items()
