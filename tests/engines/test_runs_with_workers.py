@@ -118,7 +118,7 @@ def test_where_no_cluster_answers():
         pass
 
 
-ASKS = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).get_all_node_info(timeout=9)"
+ASKS = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).get_all_node_info(timeout=60)"
 LOCAL = f"""
     import json, os, subprocess, sys
     from plumbline.engines.workers import cluster
