@@ -126,20 +126,11 @@ def test_a_blank_run_is_begun_anew_without_a_users_file_in_it(tmp_path):
     assert not there & ours
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        "data",
-        "data/commerce",
-        "models",
-        "checkpoints",
-        "checkpoints/rl",
-        "evaluations",
-        "replays",
-        "engine",
-        "events.jsonl",
-    ],
-)
+LINKS = ["data", "data/commerce", "models", "checkpoints", "checkpoints/rl"]
+LINKS += ["evaluations", "replays", "engine", "events.jsonl"]
+
+
+@pytest.mark.parametrize("link", LINKS)
 def test_a_run_removes_and_writes_nothing_behind_a_link(tmp_path, link):
     """A run that was stopped while it built its records is begun anew; a checkpoint's folder is swept."""
     theirs = tmp_path / "theirs"

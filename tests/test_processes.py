@@ -58,7 +58,7 @@ def living(group: int) -> list[str]:
     return states
 
 
-def within_seconds(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+def within_seconds(true: Callable[[], bool], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
         time.sleep(0.1)

@@ -52,7 +52,6 @@ DRIVER = """
         head, raylet = (processes[name][0].process for name in ("gcs_server", "raylet"))
         found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(raylet.pid)], capture_output=True, text=True).stdout
         facts["pids"] = [head.pid, raylet.pid, *map(int, found.split())]
-        facts["began"] = time.monotonic()
         if mode == "head":
             head.kill()
         if mode == "interrupt":
@@ -66,7 +65,6 @@ DRIVER = """
         facts["ended"] = str(error)
     except KeyboardInterrupt:
         facts["ended"] = "interrupted"
-    facts["seconds"] = time.monotonic() - facts.pop("began", 0)
     print(json.dumps(facts))
 """
 
@@ -96,18 +94,17 @@ def test_a_run_that_loses_its_cluster_or_is_interrupted_resumes_to_the_same(reci
         [sys.executable, "-c", textwrap.dedent(DRIVER), json.dumps({**recipe, "scale": SCALE}), tmp_path / "run", mode],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         cwd=Path(__file__).parents[2],
         env={**os.environ, "RAY_ADDRESS": ""},
     )
     assert result.returncode == 0, result.stderr[-3000:]
     facts = json.loads(result.stdout.strip().splitlines()[-1])
     assert ended in facts["ended"]
-    print(f"{mode}: the run had ended {facts['seconds']:.1f} s later")
     assert not (tmp_path / "run" / "result.json").exists()
     run_recipe(parse(recipe), tmp_path / "run", resume=True)
     assert fingerprint(tmp_path / "run") == alone
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 60
     while any(lives(pid) for pid in facts["pids"]) and time.monotonic() < limit:
         time.sleep(0.1)
     assert not [pid for pid in facts["pids"] if lives(pid)]
@@ -121,7 +118,7 @@ def test_where_no_cluster_answers():
         pass
 
 
-ASKS = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).get_all_node_info(timeout=9)"
+ASKS = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).get_all_node_info(timeout=60)"
 LOCAL = f"""
     import json, os, subprocess, sys
     from plumbline.engines.workers import cluster
@@ -144,7 +141,7 @@ def test_a_local_cluster_takes_nobody_who_does_not_show_its_token():
     """In a process of its own: Ray keeps a token for as long as its process lives."""
     others = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     command = [sys.executable, "-c", textwrap.dedent(LOCAL)]
-    result = subprocess.run(command, env=others, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, env=others, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr[-3000:]
     address, shown, refused = json.loads(result.stdout.strip().splitlines()[-1])
     assert (address.startswith("127."), shown, refused) == (True, [0, False], [1, True])

@@ -89,16 +89,12 @@ def pids(pool) -> list[int]:
     return [ray.get(worker.__ray_call__.remote(lambda self: os.getpid())) for worker in workers]
 
 
-@pytest.mark.parametrize(
-    "name", ["commerce", "forms", "jsonl", "tests.toy:open_toy", "tests.engines.faults:open_faulty"]
-)
+@pytest.mark.parametrize("name", ["commerce", "forms", "jsonl", "tests.toy:open_toy", FAULTY])
 def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
-    options = {}
+    options = {"job": "sql_qa"} if name == "commerce" else {}
     if name == "jsonl":
         (tmp_path / "train.jsonl").write_text("".join(f'{{"prompt": "{row}"}}\n' for row in range(9)))
         options = {"train": str(tmp_path / "train.jsonl"), "score": "tests.engines.faults:letters"}
-    if name == "commerce":
-        options = {"job": "sql_qa"}
     own, far = spread(name, count=3, **options)
     for ability in ABILITIES:
         assert getattr(far, ability) == getattr(own, ability), ability
@@ -206,9 +202,9 @@ def test_twenty_random_kills_change_nothing(spread):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    began, told = time.monotonic(), 0
+    end, told = time.monotonic() + 300, 0
     with Judging(far, examples) as judging:
-        while len(kills) < 20 and time.monotonic() - began < 40:
+        while len(kills) < 20 and time.monotonic() < end:
             for prompt in range(len(examples)):
                 judging.tell(prompt, told, "a" * (told % 7) + "b" * prompt)
             told += 1
@@ -220,21 +216,18 @@ def test_twenty_random_kills_change_nothing(spread):
         for copy in range(told):
             found = judging.verdict(prompt, copy)
             assert found == judge(TOY, example, "a" * (copy % 7) + "b" * prompt)
-    print(f"{len(kills)} kills, {told * len(examples)} verdicts, {time.monotonic() - began:.1f} s")
 
 
-def verdicts(far, texts, act) -> float:
-    """Judge texts of one example, and let `act` happen once some are under way; the seconds from then to the last."""
+def verdicts(far, texts, act) -> None:
+    """Judge texts of one example, and let `act` happen once some are under way."""
     example = far.examples("val")[0]
     with Judging(far, [example] * len(texts)) as judging:
         for prompt, text in enumerate(texts):
             judging.tell(prompt, 0, text)
         time.sleep(0.7)
-        began = time.monotonic()
         act()
     assert [judging.verdict(prompt, 0)[2] for prompt in range(len(texts))] == [None] * len(texts)
     assert [judging.verdict(prompt, 0) for prompt in range(len(texts))] == [judge(TOY, example, text) for text in texts]
-    return time.monotonic() - began
 
 
 @pytest.mark.parametrize(("how", "limit"), [("killed", 30.0), ("stopped", 3.0)])
@@ -247,14 +240,8 @@ def test_a_node_that_dies_or_stalls_loses_no_verdict(cluster, spread, how, limit
     before = set(far.pool._workers)
     raylet = node.all_processes["raylet"][0].process.pid
     stopped = [raylet, *children(raylet)]
-
-    def act():
-        if how == "killed":
-            tell(stopped, signal.SIGKILL)
-        else:
-            tell(stopped, signal.SIGSTOP)
-
-    print(f"a node {how}: {verdicts(far, [f'slow 0.{digit}' for digit in (4, 5, 6) * 6], act):.1f} s")
+    number = signal.SIGKILL if how == "killed" else signal.SIGSTOP
+    verdicts(far, [f"slow 0.{digit}" for digit in (4, 5, 6) * 6], lambda: tell(stopped, number))
     assert set(far.pool._workers) != before
     if how == "stopped":
         tell(stopped, signal.SIGCONT)
@@ -322,7 +309,7 @@ def change(policy, seed):
             weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
 
 
-def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_one_dies(cluster, tiny_folder):
+def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_they_die(cluster, tiny_folder):
     requests = requests_of()
     policy, samplers, events = replicas(tiny_folder, "samplers", samplers=2)
     assert {shared for _, shared in policy.cut(requests)} != {0}, "nothing is read once, so a chunk alone would do"
@@ -333,26 +320,14 @@ def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_one_dies(clu
         alone = bits(policy.sample(requests))
         assert bits(samplers.sample(requests)) == alone
     dead = kill_one(samplers.pool)
-    began = time.monotonic()
     assert bits(samplers.sample(requests)) == alone
-    print(f"a sampler killed: {time.monotonic() - began:.1f} s")
     assert dead not in samplers.pool._workers
     assert events == []
     assert bits(samplers.sample(requests[:3])) == bits(policy.sample(requests[:3]))
     assert "only 1 of 2 samplers have something to draw" in events[0]
-    samplers.close()
-
-
-def test_one_sampler_draws_what_two_draw_and_who_replaces_it_has_its_weights(cluster, tiny_folder):
-    policy, samplers, _ = replicas(tiny_folder, "samplers", samplers=1)
-    change(policy, 7)
-    policy.publish(7)
-    samplers.take(policy, 7)
-    assert bits(samplers.sample(requests_of())) == bits(policy.sample(requests_of()))
-    kill_one(samplers.pool)
-    began = time.monotonic()
-    assert bits(samplers.sample(requests_of())) == bits(policy.sample(requests_of()))
-    print(f"the only sampler killed: {time.monotonic() - began:.1f} s")
+    for worker in list(samplers.pool._workers):
+        ray.kill(worker)
+    assert bits(samplers.sample(requests)) == alone, "who replaces one has its weights"
     samplers.close()
 
 
@@ -362,9 +337,9 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     recipe = toy_recipe(tokens_per_pass=64, beta=0.05, max_gap=10.0)
     credits_ = credited(policy, recipe)
     policy.keep_reference()
-    for step in range(3):
+    for step in range(2):
         change(policy, step)
-        if step == 2:
+        if step == 1:
             dead = kill_one(learners.pool)
         alone, figures = updated(policy, recipe, credits_, None)
         shared, theirs = updated(policy, recipe, credits_, learners)
@@ -408,12 +383,13 @@ def credited(policy, recipe):
 
 
 def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):
-    values = {**RECIPE, "model": {"name": str(tiny_folder), "threads": 1}}
+    values = {**RECIPE, "model": {"name": str(tiny_folder), "threads": 1}, "rl": {**RECIPE["rl"], "steps": 4}}
+    values["evaluation"] = {**RECIPE["evaluation"], "every": 2}
     run_recipe(parse(values), tmp_path / "alone")
     run_recipe(parse({**values, "scale": {"verdicts": 2, "samplers": 1}}), tmp_path / "spread")
     assert fingerprint(tmp_path / "spread") == fingerprint(tmp_path / "alone")
     assert ray.is_initialized(), "this process was connected before, and stays so"
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while ray.available_resources().get("CPU") != 3 and time.monotonic() < end:
         time.sleep(0.1)
     assert ray.available_resources().get("CPU") == 3, "no worker is left"

@@ -19,7 +19,7 @@ from plumbline.errors import RunError
 PROCESS = ("--on", "process", "--no-preflight")
 
 
-def until(condition, seconds=30.0):
+def until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end
@@ -140,7 +140,7 @@ def test_a_dry_run_prints_what_would_be_sent_and_sends_nothing(project, plumblin
 
 
 @pytest.mark.parametrize("on", ["ray", "anyscale"])
-def test_a_dry_run_says_what_is_wrong(project, plumbline, on):
+def test_a_dry_run_says_what_is_wrong(project, plumbline, unopened, on):
     where = ("--on", on, "--out", "/mnt/shared/a")
     code, out, _ = plumbline("submit", "failure.yaml", *where, "--needs", "data/formfactory", "--dry-run")
     assert code == 1

@@ -1,5 +1,6 @@
 """What errors advise can be done: a run goes on with other passes, on another device, at another rate, and says so."""
 
+import shutil
 import weakref
 
 import pytest
@@ -14,16 +15,12 @@ from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from tests.toy import ToyTask
 
+CONSTANT = {"learning_rate": 1e-3, "schedule": "constant"}
 VALUES = {
     "name": "changed",
     "task": {"name": "tests.toy:open_toy", "options": {"size": 8}},
-    "sft": {"steps": 3, "batch_size": 4, "optimiser": {"learning_rate": 1e-3, "schedule": "constant"}},
-    "rl": {
-        "steps": 4,
-        "prompts_per_step": 2,
-        "group_size": 4,
-        "optimiser": {"learning_rate": 1e-3, "schedule": "constant"},
-    },
+    "sft": {"steps": 3, "batch_size": 4, "optimiser": CONSTANT},
+    "rl": {"steps": 4, "prompts_per_step": 2, "group_size": 4, "optimiser": CONSTANT},
     "sampling": {"max_tokens": 8},
     "evaluation": {"every": 0, "final": ["val"]},
     "run": {"checkpoint_every": 1},
@@ -69,24 +66,46 @@ def changed(run):
     return [(event["key"], event["old"], event["new"], event["stage"], event["step"]) for event in events]
 
 
-@pytest.mark.parametrize("full", [fill_the_memory, fill_the_gpu])
-def test_out_of_memory_says_what_to_lower_and_the_run_goes_on_with_it(tiny_folder, tmp_path, monkeypatch, full):
-    with monkeypatch.context() as patch:
-        break_at(patch, rl, "update_policy", 3, full)
+def ends(folder, place, module, name, call, error=fill_the_gpu):
+    """The error of a run that runs out of memory at that call."""
+    with pytest.MonkeyPatch.context() as patch:
+        break_at(patch, module, name, call, error)
         with pytest.raises(DeviceMemoryError) as caught:
-            run_recipe(recipe(tiny_folder), tmp_path / "run")
-    assert "memory" in caught.value.cause
+            run_recipe(recipe(folder), place)
+    return caught.value
+
+
+@pytest.fixture(scope="module")
+def _stopped(tiny_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    ends(tiny_folder, folder, rl, "update_policy", 3)
+    return folder
+
+
+@pytest.fixture
+def stopped(_stopped, tmp_path):
+    """A run that ran out of memory behind its second step of RL."""
+    return shutil.copytree(_stopped, tmp_path / "run")
+
+
+@pytest.mark.parametrize("full", [fill_the_memory, fill_the_gpu])
+def test_out_of_memory_says_what_to_lower(tiny_folder, tmp_path, full):
+    error = ends(tiny_folder, tmp_path / "run", rl, "update_policy", 1, full)
+    assert "memory" in error.cause
     for advised in ("rl.tokens_per_pass (auto now)", "model.rows_at_once"):
-        assert advised in caught.value.fix
+        assert advised in error.fix
+
+
+def test_a_run_that_ran_out_of_memory_goes_on_with_less(tiny_folder, stopped, tmp_path):
     lighter = {"rl__tokens_per_pass": 64, "model__gradient_checkpointing": True, "model__rows_at_once": 4}
-    run = run_recipe(recipe(tiny_folder, **lighter), tmp_path / "run", resume=True)
+    run = run_recipe(recipe(tiny_folder, **lighter), stopped, resume=True)
     assert run.result() is not None
     assert changed(run) == [
         ("model.rows_at_once", None, 4, "rl", 2),
         ("model.gradient_checkpointing", "auto", True, "rl", 2),
         ("rl.tokens_per_pass", "auto", 64, "rl", 2),
     ]
-    assert Run.read(tmp_path / "run").recipe.rl.tokens_per_pass == 64
+    assert Run.read(stopped).recipe.rl.tokens_per_pass == 64
     again = run_recipe(recipe(tiny_folder, **lighter), tmp_path / "whole")
     for one, other in zip(run.rows("rl"), again.rows("rl"), strict=True):
         assert one["train/loss"] == pytest.approx(other["train/loss"], abs=1e-5)
@@ -106,7 +125,7 @@ def test_a_lower_rate_holds_from_the_checkpoint_on(tiny_folder, tmp_path, monkey
         patch.setattr(Optimiser, "step", poisoned)
         with pytest.raises(TrainingStopped, match=r"lower rl\.optimiser\.learning_rate, then --resume"):
             run_recipe(recipe(tiny_folder), tmp_path / "run")
-    lower = recipe(tiny_folder, rl__optimiser={"learning_rate": 1e-4, "schedule": "constant"})
+    lower = recipe(tiny_folder, rl__optimiser={**CONSTANT, "learning_rate": 1e-4})
     run = run_recipe(lower, tmp_path / "run", resume=True)
     assert [row["train/learning_rate"] for row in run.rows("rl")] == [1e-3, 1e-3, 1e-4, 1e-4]
     assert changed(run) == [("rl.optimiser.learning_rate", 1e-3, 1e-4, "rl", 2)]
@@ -114,12 +133,9 @@ def test_a_lower_rate_holds_from_the_checkpoint_on(tiny_folder, tmp_path, monkey
     assert "lr 0.0001 (0.001 before step 2)" in report
 
 
-def test_a_rate_of_a_stage_that_has_not_begun_holds_from_its_start(tiny_folder, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        break_at(patch, Optimiser, "step", 3, fill_the_gpu)
-        with pytest.raises(DeviceMemoryError):
-            run_recipe(recipe(tiny_folder), tmp_path / "run")
-    other = {"rl__optimiser": {"learning_rate": 1e-4, "schedule": "constant"}, "sft__tokens_per_pass": 64}
+def test_a_rate_of_a_stage_that_has_not_begun_holds_from_its_start(tiny_folder, tmp_path):
+    ends(tiny_folder, tmp_path / "run", Optimiser, "step", 3)
+    other = {"rl__optimiser": {**CONSTANT, "learning_rate": 1e-4}, "sft__tokens_per_pass": 64}
     run = run_recipe(recipe(tiny_folder, **other), tmp_path / "run", resume=True)
     assert changed(run) == [
         ("sft.tokens_per_pass", "auto", 64, "sft", 2),
@@ -128,21 +144,16 @@ def test_a_rate_of_a_stage_that_has_not_begun_holds_from_its_start(tiny_folder, 
     assert {row["train/learning_rate"] for row in run.rows("rl")} == {1e-4}
 
 
-def test_everything_else_is_refused_and_says_what_may_change(tiny_folder, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        break_at(patch, rl, "update_policy", 3, fill_the_gpu)
-        with pytest.raises(DeviceMemoryError):
-            run_recipe(recipe(tiny_folder), tmp_path / "run")
-    stood = (tmp_path / "run" / "recipe.yaml").read_text()
+def test_everything_else_is_refused_and_says_what_may_change(tiny_folder, stopped):
+    stood = (stopped / "recipe.yaml").read_text()
     for change in ({"rl__steps": 9}, {"rl__group_size": 2}, {"model__dtype": "bfloat16"}, {"seed": 1}):
         with pytest.raises(RunError, match="started with another recipe") as caught:
-            Run.start(recipe(tiny_folder, **change), tmp_path / "run", resume=True)
+            Run.start(recipe(tiny_folder, **change), stopped, resume=True)
         assert "rl.tokens_per_pass" in caught.value.fix
         assert "rl.optimiser.learning_rate" in caught.value.fix
     with pytest.raises(RunError, match=r"sft\.optimiser\.learning_rate: 0\.001 -> 0\.1.*is finished"):
-        Run.start(recipe(tiny_folder, sft__optimiser={"learning_rate": 0.1, "schedule": "constant"}), tmp_path / "run",
-                  resume=True)  # fmt: skip
-    assert (tmp_path / "run" / "recipe.yaml").read_text() == stood
+        Run.start(recipe(tiny_folder, sft__optimiser={**CONSTANT, "learning_rate": 0.1}), stopped, resume=True)
+    assert (stopped / "recipe.yaml").read_text() == stood
 
 
 def test_a_finished_run_keeps_the_recipe_that_it_was_made_by(tiny_folder, tmp_path):
@@ -154,14 +165,10 @@ def test_a_finished_run_keeps_the_recipe_that_it_was_made_by(tiny_folder, tmp_pa
     assert changed(run) == []
 
 
-def test_where_a_run_goes_on_elsewhere_is_recorded(tiny_folder, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        break_at(patch, rl, "update_policy", 3, fill_the_gpu)
-        with pytest.raises(DeviceMemoryError):
-            run_recipe(recipe(tiny_folder), tmp_path / "run")
-    path = tmp_path / "run" / "environment.json"
+def test_where_a_run_goes_on_elsewhere_is_recorded(tiny_folder, stopped):
+    path = stopped / "environment.json"
     path.write_text(path.read_text().replace('"device": "cpu"', '"device": "cuda:0"'))
-    run = run_recipe(recipe(tiny_folder), tmp_path / "run", resume=True)
+    run = run_recipe(recipe(tiny_folder), stopped, resume=True)
     said = [event["message"] for event in run.files["events"].rows() if event["kind"] == "engine"]
     assert said == ["the model is opened otherwise than before (device: cuda:0 -> cpu)"]
 

@@ -127,7 +127,7 @@ class TestTrackers:
         monkeypatch.setenv("WANDB_SILENT", "true")
         write(tmp_path / "run", open_trackers(recipe("wandb"), tmp_path / "run", print))
         (stored,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
-        until = time.monotonic() + 30  # its own process writes the file, and finishes after our `finish` came back
+        until = time.monotonic() + 60  # its own process writes the file, and finishes after our `finish` came back
         wanted = (b"train/reward", b"fatal: no-signal: the gradient is zero", b"ERROR")
         while not all(one in stored.read_bytes() for one in wanted) and time.monotonic() < until:
             time.sleep(0.05)

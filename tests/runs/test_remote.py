@@ -238,7 +238,7 @@ class TestFaults:
 
         def update(*given):
             if given[4] == 1:
-                until = time.monotonic() + 30
+                until = time.monotonic() + 60
                 while not read_manifest(store) and time.monotonic() < until:
                     time.sleep(0.01)
                 fail_after(3)

@@ -33,7 +33,7 @@ def running(models, *, routes=(), public=PUBLIC, **options):
             yield server
         finally:
             server.stop()
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -93,10 +93,10 @@ def head(size, path="/v1/chat/completions", **more):
 
 def connect(server):
     host, port = server.address.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
-def until(condition, seconds=5.0):
+def until(condition, seconds=60.0):
     """Wait for something that another thread does."""
     end = time.monotonic() + seconds
     while not condition():

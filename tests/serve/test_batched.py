@@ -51,7 +51,7 @@ def with_slow(work):
         sampler = Slow()
         served = BatchedBackend("slow", sampler, Sampling(), at_once=3)
         try:
-            return await asyncio.wait_for(work(served, sampler), 20)
+            return await asyncio.wait_for(work(served, sampler), 60)
         finally:
             for _ in range(20):
                 sampler.go.release()
@@ -150,9 +150,9 @@ def test_closing_answers_who_was_still_being_looked_at():
     async def work(served, sampler):
         looking, look = threading.Event(), threading.Event()
         length = sampler.prompt_length
-        sampler.prompt_length = lambda messages: (looking.set(), look.wait(10), length(messages))[2]
+        sampler.prompt_length = lambda messages: (looking.set(), look.wait(60), length(messages))[2]
         task = asyncio.create_task(text_of(served, asked(0)))
-        await asyncio.to_thread(looking.wait, 10)
+        await asyncio.to_thread(looking.wait, 60)
         await served.close()
         look.set()
         return await asyncio.gather(task, return_exceptions=True)

@@ -65,12 +65,16 @@ def adapter(tiny_folder, tmp_path_factory):
     return folder
 
 
+def exported(model, out, **options):
+    return export(Export(model=str(model), out=out, **options), Silent())
+
+
 def head_of(folder):
     return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
 
 
 def test_a_merged_model_is_an_ordinary_directory_and_the_same_model(adapter, tmp_path):
-    done = export(Export(model=str(adapter), out=tmp_path / "out"), Silent())
+    done = exported(adapter, tmp_path / "out")
     ours, theirs = opened(adapter, lora=LoraSection(rank=2)), opened(tmp_path / "out")
     assert theirs.adapter is None
     (text, before), (again, after) = logprobs(ours), logprobs(theirs)
@@ -125,12 +129,7 @@ def test_what_is_merged_gives_the_log_probabilities_of_the_adapter(tiny_folder, 
     from transformers import AutoModelForCausalLM
 
     trained = adapter_of(tiny_folder, tmp_path / "adapter", **options)
-    export(
-        Export(
-            model=str(tmp_path / "adapter"), out=tmp_path / "out", kind=kind, gguf="f32" if kind == "gguf" else None
-        ),
-        Silent(),
-    )
+    exported(tmp_path / "adapter", tmp_path / "out", kind=kind, gguf="f32" if kind == "gguf" else None)
     file = {"gguf_file": "out-f32.gguf"} if kind == "gguf" else {}
     ours = AutoModelForCausalLM.from_pretrained(tmp_path / "out", **file).eval()
     assert torch.allclose(plain_logprobs(ours), plain_logprobs(trained), atol=1e-4)
@@ -185,7 +184,7 @@ def test_a_merged_model_that_is_another_is_not_published(adapter, tmp_path, monk
     true = Linear.get_delta_weight
     monkeypatch.setattr(Linear, "get_delta_weight", lambda *args: true(*args) / 2)
     with pytest.raises(ModelError, match="the merged model is another model than was trained"):
-        export(Export(model=str(adapter), out=tmp_path / "out"), Silent())
+        exported(adapter, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -194,7 +193,7 @@ def test_what_generation_ends_with_is_kept(tiny_folder, tmp_path):
     (tmp_path / "base" / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
     opened(tmp_path / "base", lora=LoraSection(rank=2)).save(tmp_path / "adapter", PLAIN)
     for source in ("base", "adapter"):
-        export(Export(model=str(tmp_path / source), out=tmp_path / "out"), Silent())
+        exported(tmp_path / source, tmp_path / "out")
         assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["eos_token_id"] == [2, 7]
 
 
@@ -225,7 +224,7 @@ def test_a_small_update_does_not_survive_16_bits_and_that_is_said(tiny_folder, t
     for weight in policy.trainable().values():
         torch.nn.init.normal_(weight, std=1e-4, generator=torch.Generator().manual_seed(0))
     policy.save(tmp_path / "adapter", PLAIN)
-    done = export(Export(model=str(tmp_path / "adapter"), out=tmp_path / "out", dtype="bfloat16"), Silent())
+    done = exported(tmp_path / "adapter", tmp_path / "out", dtype="bfloat16")
     assert done.figures["arrived"]["elements"] < 0.2
 
 
@@ -242,7 +241,7 @@ def test_of_a_model_whose_every_weight_was_trained_the_base_says_what_was_learnt
 
 
 def test_an_adapter_goes_alone_and_names_its_base_as_the_world_does(adapter, tmp_path):
-    done = export(Export(model=str(adapter), out=tmp_path / "out", kind="adapter", base="org/base"), Silent())
+    done = exported(adapter, tmp_path / "out", kind="adapter", base="org/base")
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "org/base" == head_of(tmp_path / "out")["base_model"]
     name = "adapter_model.safetensors"
@@ -250,13 +249,13 @@ def test_an_adapter_goes_alone_and_names_its_base_as_the_world_does(adapter, tmp
     assert not (tmp_path / "out" / "model.safetensors").exists()
     trained = opened(adapter, lora=LoraSection(rank=2)).trainable()
     assert done.figures["parameters"] == sum(math.prod(weight.shape) for weight in trained.values())
-    unnamed = export(Export(model=str(adapter), out=tmp_path / "other", kind="adapter"), Silent())
+    unnamed = exported(adapter, tmp_path / "other", kind="adapter")
     assert any("--base NAME" in sentence for sentence in unnamed.said)
 
 
 @pytest.mark.parametrize("stored", KINDS)
 def test_a_gguf_file_is_read_back_as_the_model_that_it_was_made_of(adapter, tmp_path, stored):
-    done = export(Export(model=str(adapter), out=tmp_path / "out", kind="gguf", gguf=stored), Silent())
+    done = exported(adapter, tmp_path / "out", kind="gguf", gguf=stored)
     (path,) = (tmp_path / "out").glob("*.gguf")
     assert path.name == f"out-{stored}.gguf"
     figures = done.figures
@@ -299,7 +298,7 @@ def test_qwens_shapes_are_written_in_their_own_order(tiny_folder, tmp_path, shap
 def test_a_file_that_holds_something_else_is_refused(tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setitem(gguf_writer.SHAPES, "llama", False)  # the rotary halves as they are
     with pytest.raises(ModelError, match="read back from the GGUF file with a difference"):
-        export(Export(model=str(tiny_folder), out=tmp_path / "out", kind="gguf"), Silent())
+        exported(tiny_folder, tmp_path / "out", kind="gguf")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -313,7 +312,7 @@ def test_what_llama_cpp_would_misread_is_refused_with_its_reason(tiny_folder, tm
         shutil.copytree(tiny_folder, folder)
         (folder / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(ModelError, match=said):
-            export(Export(model=str(folder), out=tmp_path / "out", kind="gguf"), Silent())
+            exported(folder, tmp_path / "out", kind="gguf")
     from tokenizers import pre_tokenizers
 
     policy = opened(tiny_folder)
@@ -361,7 +360,7 @@ def test_adapters_of_other_families_on_a_causal_model_are_merged_too(tiny_folder
         torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
     card = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}, model=section)
     policy.save(tmp_path / "adapter", card.to_json())
-    export(Export(model=str(tmp_path / "adapter"), out=tmp_path / "out", dtype="bfloat16"), Silent())
+    exported(tmp_path / "adapter", tmp_path / "out", dtype="bfloat16")
     ours = opened(tmp_path / "out", family, **section)
     assert (weights.logprobs(ours) - weights.logprobs(policy)).abs().mean() < 0.05
 
@@ -370,15 +369,15 @@ def test_adapters_of_other_families_on_a_causal_model_are_merged_too(tiny_folder
 def test_the_other_families_are_merged_in_their_own_format_and_are_no_gguf(tmp_path, family):
     source = tmp_path / "source"
     opened(tiny(tmp_path / "made", family), family).save(source, PLAIN)
-    export(Export(model=str(source), out=tmp_path / "out", dtype="bfloat16"), Silent())
+    exported(source, tmp_path / "out", dtype="bfloat16")
     ours, theirs = (opened(one, family).model.state_dict() for one in (source, tmp_path / "out"))
     assert {name: weight.bfloat16().float().tolist() for name, weight in ours.items()} == {
         name: weight.float().tolist() for name, weight in theirs.items()
     }
     with pytest.raises(ModelError, match=f"of family {family}"):
-        export(Export(model=str(source), out=tmp_path / "gguf", kind="gguf"), Silent())
+        exported(source, tmp_path / "gguf", kind="gguf")
     with pytest.raises(ModelError, match="is no adapter"):
-        export(Export(model=str(source), out=tmp_path / "gguf", kind="adapter"), Silent())
+        exported(source, tmp_path / "gguf", kind="adapter")
     assert not (tmp_path / "gguf").exists()
 
 

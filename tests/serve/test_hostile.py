@@ -8,9 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -23,6 +22,11 @@ from tests.serve.serving import RequestLimits, Scripted, ScriptedText, body, con
 JSON = {"content-type": "application/json"}
 
 
+def ask(server, content=None, headers=JSON):
+    given = {"content": body() if content is None else content, "headers": headers}
+    return httpx.post(f"{server.address}/v1/chat/completions", **given)
+
+
 @pytest.fixture(scope="module")
 def server():
     with running([Scripted()], limits=RequestLimits(body=5000, body_seconds=0.4)) as server:
@@ -32,12 +36,16 @@ def server():
 @pytest.fixture
 def post(server):
     def post(content, **more):
-        return httpx.post(f"{server.address}/v1/chat/completions", content=content, **{"headers": JSON, **more})
+        return ask(server, content, **more)
 
     yield post
     assert httpx.get(f"{server.address}/healthz").json()["status"] == "ok"
     assert server.book.busy == 0
     assert post(body()).status_code == 200
+
+
+def chat(*messages):
+    return body(messages=messages)
 
 
 def schema(text):
@@ -57,26 +65,18 @@ def schema(text):
         (b'{"model": "scripted", "messages": "x"}', 400, "messages"),
         (b'{"model": 1, "messages": []}', 400, "model"),
         (body(messages=[]), 400, "messages"),
-        (body(messages=[{"role": "robot", "content": "x"}]), 400, "messages.0.role"),
-        (body(messages=[{"role": "user", "content": None}]), 400, "messages.0.content"),
-        (body(messages=[{"role": "user"}]), 400, "messages.0.content"),
-        (body(messages=[{"role": "user", "content": "x", "reasoning_content": "y"}]), 400, "an assistant's message"),
-        (body(messages=[{"role": "assistant", "tool_calls": [{"id": "1"}]}]), 400, "messages.0.tool_calls"),
-        (
-            body(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
-            400,
-            "messages",
-        ),
+        (chat({"role": "robot", "content": "x"}), 400, "messages.0.role"),
+        (chat({"role": "user", "content": None}), 400, "messages.0.content"),
+        (chat({"role": "user"}), 400, "messages.0.content"),
+        (chat({"role": "user", "content": "x", "reasoning_content": "y"}), 400, "an assistant's message"),
+        (chat({"role": "assistant", "tool_calls": [{"id": "1"}]}), 400, "messages.0.tool_calls"),
+        (chat({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}), 400, "messages"),
         (body().replace(b"say it", rb"\ud800"), 400, "not JSON"),
         (body(n="2"), 400, "n:"),
         (body(n=True), 400, "n:"),
         (body(n=0), 400, "n:"),
         (body(temperature=-1), 400, "temperature"),
-        (
-            b'{"model": "scripted", "temperature": NaN, "messages": [{"role": "user", "content": "x"}]}',
-            400,
-            "temperature",
-        ),
+        (body(temperature=float("nan")), 400, "temperature"),
         (body(seed=2**70), 400, "seed"),
         (body(stop=[""]), 400, "stop"),
         (body(stop="a" * 129), 400, "stop"),
@@ -85,7 +85,7 @@ def schema(text):
         (schema('{"maximum": 1e309}'), 400, "a number is too large"),
         (schema('{"anyOf": [{"type": "object"}, {"const": [{"a": -1e999}]}]}'), 400, "a number is too large"),
         (body(model="../../etc/passwd"), 404, "there is no model"),
-        (body(messages=[{"role": "user", "content": "x" * 6000}]), 413, "at most 5000 bytes"),
+        (chat({"role": "user", "content": "x" * 6000}), 413, "at most 5000 bytes"),
     ],
 )
 def test_a_broken_body_is_refused_with_its_reason(post, content, status, says):
@@ -105,7 +105,7 @@ def test_the_bodies_that_are_being_read_are_bounded_together():
             until(lambda: server.config.app.app.state._state.get("bytes") == 1900)
             raw.sendall(head(1000) + b" " * 150)
             assert raw.recv(4096).startswith(b"HTTP/1.1 429")
-        assert httpx.post(f"{server.address}/v1/chat/completions", content=body(), headers=JSON).status_code == 200
+        assert ask(server).status_code == 200
         for raw in slow:
             raw.close()
         until(lambda: server.config.app.app.state.bytes == 0)
@@ -113,10 +113,9 @@ def test_the_bodies_that_are_being_read_are_bounded_together():
 
 def test_a_log_on_a_full_disk_fails_no_request(caplog):
     with running([Scripted()], log=Path("/dev/full")) as server:
-        post = partial(httpx.post, f"{server.address}/v1/chat/completions", headers=JSON)
-        said = [post(content=one).status_code for one in (body(), b"{", body("nobody"), body(stop=""), body())]
+        said = [ask(server, one).status_code for one in (body(), b"{", body("nobody"), body(stop=""), body())]
         assert said == [200, 400, 404, 400, 200]
-        assert "data: [DONE]" in post(content=body(stream=True)).text
+        assert "data: [DONE]" in ask(server, body(stream=True)).text
         assert "plumbline_log_rows_lost_total 6.0" in httpx.get(f"{server.address}/metrics").text
         book = server.book
     assert book._log.closed
@@ -173,10 +172,8 @@ def test_a_second_request_on_a_connection_may_not_be_slow_either(server, post):
             answer += raw.recv(1000)
         assert b"200 OK" in answer
         raw.sendall(b"GET /heal")
-        began = time.monotonic()
         with suppress(ConnectionResetError):
             assert raw.recv(1000) == b""
-        assert time.monotonic() - began < 3
 
 
 def test_a_client_that_goes_away_ends_its_work():
@@ -208,9 +205,9 @@ def test_a_client_that_does_not_read_is_dropped():
 def test_an_answer_that_takes_too_long_has_a_status_or_an_event():
     model = Scripted(words=("a", "b"), pause=0.2)
     with running([model], limits=RequestLimits(seconds=0.3)) as server:
-        said = httpx.post(f"{server.address}/v1/chat/completions", content=body(), headers=JSON)
+        said = ask(server)
         assert (said.status_code, said.json()["error"]["type"]) == (504, "timeout_error")
-        said = httpx.post(f"{server.address}/v1/chat/completions", content=body(stream=True), headers=JSON)
+        said = ask(server, body(stream=True))
         events = said.text.split("\n\n")
         assert said.status_code == 200
         assert json.loads(events[-2].removeprefix("data: "))["error"]["type"] == "timeout_error"
@@ -230,26 +227,18 @@ def test_what_breaks_in_a_model_is_not_told_to_clients():
         for error, status in ((RecipeError("no such law", "x"), 400), (RuntimeError("secret /home/me"), 500)):
             model.error = error
             for stream in (False, True):
-                said = httpx.post(f"{server.address}/v1/chat/completions", content=body(stream=stream), headers=JSON)
+                said = ask(server, body(stream=stream))
                 assert said.status_code == status
                 assert "secret" not in said.text
                 assert said.json()["error"]["message"]
-        assert httpx.post(f"{server.address}/v1/chat/completions", content=body("well"), headers=JSON).is_success
+        assert ask(server, body("well")).is_success
 
 
 def test_more_requests_than_may_be_in_flight_are_asked_to_come_again():
     model = Scripted(pause=0.15)
     with running([model], limits=RequestLimits(requests=2)) as server:
-        found = []
-
-        def one():
-            found.append(httpx.post(f"{server.address}/v1/chat/completions", content=body(), headers=JSON))
-
-        threads = [threading.Thread(target=one) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(6) as clients:
+            found = list(clients.map(ask, [server] * 6))
         assert sorted(one.status_code for one in found) == [200] * 2 + [429] * 4
         assert {one.headers["retry-after"] for one in found if one.status_code == 429} == {"1"}
 
@@ -285,12 +274,8 @@ def test_many_connections_at_once_are_all_answered(connections):
 def test_a_token_is_asked_for_everywhere_but_at_the_door():
     with running([Scripted()], token="s3cret") as server, httpx.Client(base_url=server.address) as client:
         assert client.get("/healthz").status_code == 200
-        for wrong in (
-            {},
-            {"authorization": "Bearer s3cre"},
-            {"authorization": "Bearer s3crett"},
-            {"authorization": "s3cret"},
-        ):
+        wrong_ones = [{"authorization": one} for one in ("Bearer s3cre", "Bearer s3crett", "s3cret")]
+        for wrong in ({}, *wrong_ones):
             for path in ("/v1/models", "/metrics", "/v1/models/scripted", "/nowhere"):
                 said = client.get(path, headers=wrong)
                 assert (said.status_code, said.json()["error"]["code"]) == (401, "invalid_api_key")
@@ -324,7 +309,7 @@ def test_the_log_has_a_line_a_request_and_contents_only_where_asked(tmp_path):
         log = tmp_path / f"{contents}.jsonl"
         with running([ScriptedText(Scripted())], log=log, log_contents=contents) as server:
             for content in (body(user="me"), body(stream=True, n=2), b"{", body("other")):
-                httpx.post(f"{server.address}/v1/chat/completions", content=content, headers=JSON)
+                ask(server, content)
         rows = [json.loads(line) for line in log.read_text().splitlines()]
         assert [row["status"] for row in rows] == [200, 200, 400, 404]
         assert (rows[1]["n"], rows[1]["completion_tokens"], rows[1]["finish"]) == (2, 6, ["stop", "stop"])
@@ -344,67 +329,71 @@ def test_nothing_stays_of_many_requests():
 
 
 PROGRAM = """
-import sys
-from plumbline.serve.limits import RequestLimits
+import asyncio, sys
 from plumbline.serve.running import Serving, serve
 from tests.serve.serving import Scripted
-model = Scripted(words=("a",) * 20, pause=float(sys.argv[1]))
+
+class Held(Scripted):
+    async def answer(self, asked):
+        async for piece in super().answer(asked):
+            yield piece
+            if piece.tokens == (0,):
+                await asyncio.to_thread(sys.stdin.readline)
+
+model = Held(words=("a",) * int(sys.argv[1]), pause=0.02)
 serve(lambda: [model], Serving(port=0, grace=float(sys.argv[2])), lambda said: print(said, flush=True))
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_running_requests_end_and_takes_no_more(number):
-    process, address = start(0.04, grace=60)
+    process, address = start(20, grace=60, stdin=subprocess.PIPE)
     found = []
     asking = threading.Thread(target=lambda: found.append(httpx.post(address, content=body(), headers=JSON)))
     asking.start()
-    health = address.replace("v1/chat/completions", "healthz")
-    until(lambda: "in_flight 1.0" in httpx.get(health.replace("healthz", "metrics")).text)
+    until(lambda: "in_flight 1.0" in httpx.get(address.replace("v1/chat/completions", "metrics")).text)
     process.send_signal(number)
-
-    def closed():
-        try:
-            httpx.get(health)
-        except httpx.TransportError:
-            return True
-        return False
-
-    until(closed)
+    until(lambda: closed(address))
+    out, err = process.communicate("the answer may go on\n", timeout=60)
     asking.join()
     assert found[0].json()["choices"][0]["message"]["content"] == "a" * 20
-    assert process.wait(10) == 0
-    out, err = process.communicate()
+    assert process.returncode == 0
     assert (out.splitlines()[-1], err) == ("ended", "")
 
 
 @pytest.mark.parametrize(("number", "grace"), [(signal.SIGTERM, 1), (signal.SIGINT, 60)])
 def test_what_has_not_ended_in_time_or_before_a_second_ctrl_c_is_told(number, grace):
-    process, address = start(0.5, grace)
-    with httpx.stream("POST", address, content=body(stream=True), headers=JSON, timeout=20) as said:
+    process, address = start(100_000, grace)
+    with httpx.stream("POST", address, content=body(stream=True), headers=JSON, timeout=60) as said:
         lines = said.iter_lines()
         next(lines)
         process.send_signal(number)
-        time.sleep(0.3)
-        process.send_signal(number)
+        if number == signal.SIGINT:
+            until(lambda: closed(address))
+            process.send_signal(number)
         rest = "\n".join(lines)
     assert '"code": "shutting_down"' in rest
-    assert process.wait(10) == 0
-    assert process.communicate() == ("ended\n", "" if number == signal.SIGINT else TOLD)
+    assert process.communicate(timeout=60) == ("ended\n", "" if number == signal.SIGINT else TOLD)
+    assert process.returncode == 0
 
 
 TOLD = "Cancel 1 running task(s), timeout graceful shutdown exceeded\n"
 
 
-def start(pause, grace=1):
+def closed(address):
+    try:
+        httpx.get(address.replace("v1/chat/completions", "healthz"))
+    except httpx.TransportError:
+        return True
+    return False
+
+
+def start(words, grace, stdin=subprocess.DEVNULL):
+    """A server in a process of its own; behind the first word an answer waits for a line of standard input."""
+    command = [sys.executable, "-c", PROGRAM, str(words), str(grace)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(pause), str(grace)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True, env=environment)
     address = process.stdout.readline().split(" at ")[1].split()[0]
     assert "curl" in process.stdout.readline()
     return process, f"{address}/chat/completions"

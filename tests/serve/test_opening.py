@@ -74,7 +74,7 @@ def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
     with pytest.raises(openai.BadRequestError, match="this server gives at most 6"):
         client.chat.completions.create(model="mine", messages=CHAT, max_tokens=7)
     opened[0].stop()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     told = capfd.readouterr().err
     assert f"serving mine at {address}" in told
