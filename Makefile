@@ -1,7 +1,7 @@
 # Two commands for a fresh machine that has Python 3.11, make and the network:
 #   make demo   makes .venv, fetches a real model of 135M (93 MB) and runs the main job on a CPU: says first how long that takes
 #               on this machine, and last where the report is. The same command resumes it
-#   make test   makes .venv, runs the tests (about ten minutes)
+#   make test   makes .venv, runs the tests but the slow ones (make test-slow: random at length, long runs)
 #   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shape of
 #               Qwen3-8B against transformers and TRL (16 GB on disk)
 #   make demo-control   the demo's negative control, after it
@@ -12,10 +12,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Threads that wait for work must not spin: two of them on two busy cores slow each other down.
 export OMP_WAIT_POLICY := passive
-# Tests start the command line dozens of times; without bytecode each compiles the package anew.
+# Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-control test gpu lint format clean
+.PHONY: demo demo-control test test-slow gpu lint format clean
 .DELETE_ON_ERROR:
 
 # torch goes first and alone: its CPU build satisfies everything that depends on it, which would otherwise bring CUDA.
@@ -63,7 +63,10 @@ demo-control: demo
 
 # In the order of their names: files with many tests first, as xdist would have them, leave the longest to the end.
 test: .venv/dev.stamp
-	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not slow"
+
+test-slow: .venv/dev.stamp
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m slow
 
 gpu: .venv/dev.stamp
 	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'

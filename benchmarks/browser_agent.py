@@ -171,7 +171,7 @@ def model_server(served: Backend) -> Iterator[str]:
 
 
 class Driver:
-    """browser-use in a process of its own interpreter, which is begun anew where it does not answer."""
+    """browser-use in a process of its own interpreter, which is begun again where it does not answer."""
 
     def __init__(self, python: str, seconds: float = 180.0) -> None:
         """Start nothing yet; a task may take so many seconds."""

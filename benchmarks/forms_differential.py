@@ -85,7 +85,7 @@ def oracle_trials(task: FormsTask) -> Iterator[Trial]:
 
 
 def damaged_trials(task: FormsTask, count: int, seed: int = 0) -> Iterator[Trial]:
-    """So many damaged plans, over examples drawn anew for each."""
+    """So many damaged plans, over examples drawn again for each."""
     examples = [example for split in task.splits for example in task.examples(split)]
     for number in range(count):
         rng = generator(seed, "damaged-plan", number)

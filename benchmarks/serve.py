@@ -137,7 +137,7 @@ def chats(first: int, count: int) -> list[str]:
 
 
 async def load(side: Side, texts: Sequence[str], clients: int, answer: int) -> Load:
-    """Ask for an answer to each text, so many at a time; each client asks anew when its answer has ended."""
+    """Ask for an answer to each text, so many at a time; each client asks again when its answer has ended."""
     todo, latency, first = list(texts), [], []
     tokens = lost = 0
     began = time.perf_counter()

@@ -1,6 +1,6 @@
 """Whatever stands in a file, an argument or the environment: one cause and one remedy, status 1 or 2, and nothing made.
 
-`bad_input.txt` is the table. The commands run in this process, with no network and within five seconds each.
+`bad_input.txt` is the table. The commands run in this process, with no network.
 """
 
 import io
@@ -17,7 +17,7 @@ import pytest
 from plumbline.cli import main as cli
 from tests.bad_files import make_place
 
-SECONDS = 5
+SECONDS = 60  # so that a command that hangs is an error; no limit of its speed
 TABLE = [
     re.split(r"\s{2,}", line, maxsplit=1)
     for line in Path(__file__).with_name("bad_input.txt").read_text().splitlines()
@@ -31,7 +31,7 @@ class Hangs(BaseException):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    import plumbline.policies.flow.convert  # noqa: F401 - torch takes seconds that are no part of a command's five
+    import plumbline.policies.flow.convert  # noqa: F401 - torch, once and before the first command
 
     folder = tmp_path_factory.mktemp("bad")
     make_place(folder)

@@ -442,6 +442,7 @@ def test_ctrl_c_within_an_import_is_raised_after_it(tmp_path, monkeypatch, capsy
     with pytest.raises(SystemExit) as left, clear_exits():  # noqa: PT012  # the interrupt comes late
         importlib.import_module("swallows")
         time.sleep(30)
+        pytest.fail("the interrupt did not wake what waited")
     assert left.value.code == 130
     assert "stopped" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -109,7 +109,7 @@ def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> I
         raise kind(f"{name}: not UTF-8 ({error.reason})", "save the file as UTF-8") from error
     except json.JSONDecodeError as error:
         what = f"{error.msg} at line {error.lineno}, column {error.colno}"
-        raise kind(f"{name} is not JSON ({what})", "correct the file, or write it anew") from error
+        raise kind(f"{name} is not JSON ({what})", "correct the file, or write it again") from error
     except RecursionError as error:
         raise kind(f"{name} is nested too deeply", "give values of fewer levels") from error
     except (ValueError, OverflowError) as error:  # an integer of 5,000 digits, a path with a NUL, a date of the year 0

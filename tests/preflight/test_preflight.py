@@ -438,7 +438,7 @@ def test_what_is_a_path_is_no_recipes_name(plumbline, plan):
 
 def test_a_run_does_not_begin_with_what_is_fatal_unless_told_to(plan):
     near_copies(plan)
-    says = r"would be spent for nothing: 12 of 60 prompts of val .*\(near-copies\)"
+    says = r"preflight failed: 12 of 60 prompts of val .*\(near-copies\)"
     with pytest.raises(RunError, match=says) as refused:
         api.run(plan.values, quiet=True)
     assert "run.preflight=false" in refused.value.fix

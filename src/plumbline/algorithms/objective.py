@@ -125,7 +125,7 @@ class ComparedTerms:
     _: KW_ONLY
     reference: Tensor | None = None  # [N] under the reference weights, where a sampled KL is asked for
     beta: float = 0.0  # weight of the KL
-    sampled: Tensor | None = None  # [N] as the sampler recorded them, where `old` was scored anew and `cap` is set
+    sampled: Tensor | None = None  # [N] as the sampler recorded them, where `old` was scored again and `cap` is set
     cap: float = math.inf  # of the importance weights between the two
 
 

@@ -203,7 +203,7 @@ def check_disjoint(grounds: Sequence[TaskData]) -> None:
         if shared:
             raise DataError(
                 f"{len(shared)} of {len(examples)} prompts of {split} are also in train, for example {shared[0]}",
-                "build the splits anew, disjoint",
+                "build the splits again, disjoint",
             )
 
 
@@ -242,7 +242,7 @@ def check_start(model: str, grounds: Sequence[TaskData]) -> None:
         DataError: names the split and an example.
     """
     for split, examples in _held_out(grounds):
-        check_unseen(model, examples, f"the {len(examples)} prompts of {split}", "begin from another model, or anew")
+        check_unseen(model, examples, f"the {len(examples)} prompts of {split}", "begin from another model, or from one that has not seen them")
 
 
 def _held_out(grounds: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:

@@ -13,7 +13,6 @@ end of all of them.
     141  the reader of our output went away
 """
 
-import _thread
 import os
 import signal
 import sys
@@ -100,7 +99,7 @@ def _interrupts() -> Iterator[None]:
             if first is None:
                 os.write(2, b"\nstopping\n")
             first = first or time.monotonic()
-            again = threading.Timer(0.02, _thread.interrupt_main)
+            again = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))  # which wakes a call that waits
             again.daemon = True
             again.start()
             return

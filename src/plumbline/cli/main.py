@@ -412,7 +412,7 @@ def parse(
 def report(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")],
 ) -> None:
-    """Write a run's report anew: report.html, report.md, and tables as CSV and LaTeX."""
+    """Write a run's report again: report.html, report.md, and tables as CSV and LaTeX."""
     from plumbline.reports.write import write_report
     from plumbline.runs.remote import local_run
     from plumbline.runs.run import RUN, Run, is_run

@@ -118,7 +118,7 @@ def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
 
 
 def controls_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
-    """Names of a task's controls; none where it cannot be opened for want of what it needs."""
+    """Names of a task's controls; none where it cannot be opened because something is missing."""
     try:
         return open_task(task, options, NOWHERE).controls
     except PlumblineError:  # what it needs is not installed

@@ -264,7 +264,7 @@ class Policy(ABC):
         """The weights that training changes, by name."""
 
     def recompute(self) -> bool:
-        """Compute activations anew in the backward pass from now on, which takes less memory and more time.
+        """Compute activations again in the backward pass from now on, which takes less memory and more time.
 
         False: it does already, or may not.
         """

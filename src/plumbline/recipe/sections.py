@@ -256,7 +256,7 @@ class RlSection(Section):
 
     @property
     def recorded(self) -> bool:
-        """Whether the sampler's records are the old log-probabilities; a bound is always scored anew."""
+        """Whether the sampler's records are the old log-probabilities; a bound is always scored again."""
         return self.algorithm.exact and self.old == "recorded"
 
     @field_validator("algorithm", mode="before")

@@ -37,7 +37,7 @@ def said(
         yield text_of(finding, ours=ours)
     yield Text(counted(findings, clear, not_run))
     if not_run:
-        yield Text(f"not done, for want of {missing_data(not_run)}", style="dim")
+        yield Text(f"skipped, by the data that is missing: {missing_data(not_run)}", style="dim")
 
 
 def as_values(examined: Sequence[Examination[History]]) -> dict[str, Any]:

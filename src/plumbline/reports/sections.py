@@ -466,7 +466,7 @@ def check_facts(view: RunView) -> Facts:
         ]
         said.append((stage, counted(one.findings, one.clear, one.not_run) + "."))
         if one.not_run:
-            said.append((f"{stage}, not done", f"for want of {missing_data(one.not_run)}"))
+            said.append((f"{stage}, skipped", f"by the data that is missing: {missing_data(one.not_run)}"))
     return said
 
 

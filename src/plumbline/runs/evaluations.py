@@ -83,7 +83,7 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> None:
 class BegunEvaluation:
     """An evaluation that is not finished: its rows so far, a line each, beside the place of the whole.
 
-    The first line says under what they were made; what was begun under anything else is begun anew.
+    The first line says under what they were made; what was begun under anything else is begun again.
     """
 
     def __init__(self, path: Path, under: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@
 
 A thread puts: training tells it of every landmark (a checkpoint, an evaluation, the end of a stage) and goes on; while
 it is busy, landmarks that come are one. A kill between any two writes leaves the state before. What the store refuses
-is tried again, then said in an event, and at the next landmark tried anew; at the end of the run it is an error.
+is tried again, then said in an event, and at the next landmark tried again; at the end of the run it is an error.
 """
 
 import hashlib

@@ -352,11 +352,11 @@ def _way_back(store: Store, files: Files, path: str) -> str:
     if (found := CHECKPOINT.match(path)) is None:
         return (
             "restore that object from the store's older versions; or, where the run's working folder still is, remove "
-            "the object and --resume there, which writes it anew (docs/remote.md)"
+            "the object and --resume there, which writes it again (docs/remote.md)"
         )
     stage, step = found[1], int(found[2])
     before = max((one for one in _contents(files)[1].get(stage, ()) if one < step), default=None)
-    where = "begins the stage anew" if before is None else f"goes on from step {before}"
+    where = "begins the stage again" if before is None else f"goes on from step {before}"
     return f"remove {join(store.address, found[0])}, and the same command with --resume {where}"
 
 

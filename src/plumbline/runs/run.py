@@ -120,7 +120,7 @@ class Run(RunFolder):
         """Create a run directory, or open one to go on.
 
         A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is begun
-        anew; with `resume` and the same recipe it keeps its records. Of a run that goes on, `recipe` may differ in a
+        again; with `resume` and the same recipe it keeps its records. Of a run that goes on, `recipe` may differ in a
         few keys (see `lineage.allowed_changes`); they are recorded. What is finished keeps the recipe that made it.
 
         Raises:

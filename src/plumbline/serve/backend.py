@@ -139,7 +139,7 @@ class Backend:
         """JSON as one piece. What is still not valid after the last try is given as it was drawn, and its facts say so.
 
         Raises:
-            RecipeError: the schema is none; or log-probabilities are wanted of an answer that may be written anew.
+            RecipeError: the schema is none; or log-probabilities are wanted of an answer that may be written again.
         """
         if asked.logprobs:
             raise RecipeError(

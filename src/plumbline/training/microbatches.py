@@ -105,7 +105,7 @@ class Passes:
         """The most tokens of a pass: what the recipe says, or for auto what the first batch on a GPU shows.
 
         Where less fits there than this batch has use for (up to what a pass has on a CPU), activations are computed
-        anew from then on, and it is measured once more.
+        from the start from then on, and it is measured once more.
 
         Args:
             cut: see `fitting`.

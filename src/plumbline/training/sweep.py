@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from plumbline.engines.workers import Home
 
 Observers = Callable[[Recipe, Path], Sequence[Observer]]
-"""Who is told about a run, made anew for each."""
+"""Who is told about a run, made again for each."""
 DEATHS = 3
 """Processes that one run may lose."""
 

@@ -169,7 +169,7 @@ def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
         if others := changed(Path(str(options.olist)), as_mapping(as_mapping(manifest.get("olist")).get("sources"))):
             raise DataError(
                 f"{folder} holds records of other files ({', '.join(others)})",
-                "give another folder, or remove this one to build it anew",
+                "give another folder, or remove this one to build it again",
             )
     differing = [
         f"{key}: {there.get(key)} there, {value} wanted" for key, value in wanted.items() if there.get(key) != value
@@ -177,7 +177,7 @@ def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
     if differing:
         raise DataError(
             f"{folder} holds other records ({'; '.join(differing)})",
-            "give another folder, or remove this one to build it anew",
+            "give another folder, or remove this one to build it again",
         )
     return options.model_copy(update={"keys": there.get("keys")})
 

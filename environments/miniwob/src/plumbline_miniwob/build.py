@@ -84,7 +84,7 @@ def has_records(options: MiniwobOptions, folder: Path) -> bool:
     if differing:
         raise DataError(
             f"{folder} holds other records (their {' and '.join(differing)} differ)",
-            "give another folder (of `plumbline eval` that is --data), or remove this one to build it anew",
+            "give another folder (of `plumbline eval` that is --data), or remove this one to build it again",
         )
     for split, digest in as_mapping(there.get("sha256")).items():
         if sha256_of(folder / f"{split}.jsonl") != digest:

@@ -229,7 +229,7 @@ def _given(step: _Step) -> tuple[str, Target | None] | None:
 
 
 def _drag(step: _Step) -> Act | None:
-    if len(step.rest) > _MOST_PIECES:  # both ends are read anew at every "to"
+    if len(step.rest) > _MOST_PIECES:  # both ends are read again at every "to"
         return None
     for at in range(1, len(step.rest) - 1):
         if (onto := _ONTO.at(step.rest, at)) is None:

@@ -20,7 +20,7 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def is_reloaded(task: str) -> bool:
-    """Whether a task's page is loaded anew for each episode; one that `tasks.yaml` does not know is not."""
+    """Whether a task's page is loaded again for each episode; one that `tasks.yaml` does not know is not."""
     return table().get(task, {}).get("reloaded") == "true"
 
 

@@ -118,7 +118,7 @@ class MiniwobTask(Task):
         path = self.folder / f"{split}.jsonl"
         found = [self._example(row, f"{path}:{number}") for number, row in read_jsonl(path)]
         if not found:
-            raise DataError(f"{path} has no examples", "remove the folder, so that it is built anew")
+            raise DataError(f"{path} has no examples", "remove the folder, so that it is built again")
         return found
 
     def _example(self, row: Mapping[str, Any], where: str) -> Example:
@@ -141,7 +141,7 @@ class MiniwobTask(Task):
             self._turns[example.id] = row["turns"]
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"{where}: no record of ours ({error})", "remove the folder, so that it is built anew"
+                f"{where}: no record of ours ({error})", "remove the folder, so that it is built again"
             ) from error
         return example
 

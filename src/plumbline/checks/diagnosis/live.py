@@ -163,7 +163,7 @@ class Checker:
     Args:
         run: whose recipe says how often they look, and where findings are recorded as events `fatal` and `warning`.
         stage: whose memory a resumed run takes up again.
-        total: steps of the stage; set anew where a budget of seconds says how many there will be.
+        total: steps of the stage; set again where a budget of seconds says how many there will be.
     """
 
     def __init__(self, run: Run, stage: Trains, total: int) -> None:

@@ -216,7 +216,7 @@ def read_routes(path: Path) -> RoutingTable:
     except RecipeError as error:
         raise DataError(error.cause, error.fix) from error
     if table.version != VERSION:
-        raise DataError(f"{path} has version {table.version}, and this reads {VERSION}", "write it anew")
+        raise DataError(f"{path} has version {table.version}, and this reads {VERSION}", "write it again")
     return table
 
 

@@ -53,7 +53,7 @@ def equal(before: BeforeRun) -> Iterator[Finding]:
                 what = f"{one.called}{len(shared)} of {len(examples)} ids of {split} are ids of train, too, for "
                 what += f"example {shared[0]}, with other prompts"
                 evidence = {"shared": len(shared), "n": len(examples)}
-                causes = ("two files numbered from 0", "one record written anew for another split")
+                causes = ("two files numbered from 0", "one record written again for another split")
                 fix = "give each example an id of its own: samples and comparisons go by it"
                 samples = tuple(shared[:5])
                 yield Finding("warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix)

@@ -191,7 +191,7 @@ def refuse(recipe: Recipe, folder: Path, grounds: Sequence[TaskData]) -> None:
     if fatal := [finding for finding in found.findings if finding.level == "fatal"]:
         said = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
         fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
-        raise RunError(f"this run would be spent for nothing: {said}", f"{fixes}; {ANYWAY}")
+        raise RunError(f"preflight failed: {said}", f"{fixes}; {ANYWAY}")
 
 
 def _examined(known: BeforeRun, began: float) -> Preflight:

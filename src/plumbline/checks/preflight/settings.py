@@ -161,7 +161,7 @@ def _as_before(before: BeforeRun) -> Iterator[Finding]:
         what = f"the run that made {name} drew its answers by another law ({named}): its evaluations and those of this "
         what += "run are not of one kind"
         causes = ("two recipes with settings of their own",)
-        fix = "draw as that run did, or evaluate its model anew under this law before you compare"
+        fix = "draw as that run did, or evaluate its model again under this law before you compare"
         change = {f"sampling.{key}": old for key, (old, _) in changed.items()}
         yield Finding("warning", what, check="law", evidence=changed, causes=causes, fix=fix, change=change)
 

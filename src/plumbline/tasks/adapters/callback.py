@@ -111,7 +111,7 @@ class CheckCallback:
         look = self._live.look(last=last)
         if not self._told and look.not_run:
             lacks = missing_data(look.not_run)
-            _log.warning("checks every %d steps; not done, for want of %s", self.section.every, lacks)
+            _log.warning("checks every %d steps; skipped, by the data that is missing: %s", self.section.every, lacks)
         self._told = True
         for finding in look.new:
             self.said.append((finding, self._looked))

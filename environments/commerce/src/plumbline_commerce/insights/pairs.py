@@ -105,7 +105,7 @@ def _pair(options: CommerceOptions, index: int, piece: OrderSlice, table: Insigh
     only = " (só pedidos com avaliação negativa)" if options.insights_from == "negative" else ""
     question = pick(about["questions"], rng)
     asked = f"{about['title']}{only}, {piece.said}\n{rendered(table)}\nPergunta: {question}"
-    # Where figures happen to be equal, an answer may read as another claim; it is written anew.
+    # Where figures happen to be equal, an answer may read as another claim; it is written again.
     texts = (analysis(table, rng) for _ in range(TRIES))
     gold = next((text for text in texts if judge(table, text)[1].total == 1), None)
     assert gold is not None, f"no gold answer to {table} earns 1"

@@ -192,7 +192,7 @@ class _Reader:
             if code == sqlite3.SQLITE_IOERR_NOMEM:
                 return QueryRefusal("memory", f"more than {HEAP >> 20} MiB")
             if code & 0xFF in BROKEN:
-                raise DataError(f"{self.database} is damaged: {error}", "remove it to have it built anew") from error
+                raise DataError(f"{self.database} is damaged: {error}", "remove it to have it built again") from error
             return self.stopped or QueryRefusal("error", str(error))
         except (sqlite3.Warning, ValueError, OverflowError) as error:  # stacked statements; a NUL, half a surrogate
             return QueryRefusal("syntax", str(error))

@@ -1,8 +1,8 @@
 """A pool of warm pages of a Chromium, in a loop on a thread of its own, for callers on any thread.
 
 A crash or a hang costs the episode that it hit, which is tried once more on a fresh page; a second one is a counted
-failure. Contexts are closed and opened anew after some hundreds of episodes, because browsers keep memory for as long
-as a context lives. The browser is started when it is first needed, and anew where it or its driver died.
+failure. Contexts are closed and opened again after some hundreds of episodes, because browsers keep memory for as long
+as a context lives. The browser is started when it is first needed, and again where it or its driver died.
 """
 
 import asyncio
@@ -215,7 +215,7 @@ class BrowserPool:
                 await self.end()
 
     async def browser(self) -> "Browser":
-        """The browser, started anew where it is gone."""
+        """The browser, started again where it is gone."""
         async with self._launching:
             if self._browser is None or not self._browser.is_connected():
                 await self.end()

@@ -68,7 +68,7 @@ class Stretch:
     """One for each action: how it ended without the page, or None where a step tells."""
     steps: tuple[Step, ...]
     go: does.Go | None
-    """Where the last action loads a page anew; it counts among the settled ones."""
+    """Where the last action loads a page again; it counts among the settled ones."""
     last: Control | None = None
     """The control that the plan named last."""
 

@@ -172,7 +172,7 @@
   const entries = ({ form, button }) => [...new FormData(form, button)].map(([name, value]) =>
     value instanceof File ? [name, value.name, true] : [name, value, false]);
 
-  // A page written anew in this one, and operations on it.
+  // A page written again in this one, and operations on it.
   const onNewPage = (html, steps, milliseconds) => {
     window.plumblineLast = null;
     document.open();

@@ -220,7 +220,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """Load one of the form's own pages anew: what follows the form's address, "" for its first page."""
+    """Load one of the form's own pages again: what follows the form's address, "" for its first page."""
 
     rest: str
 

@@ -1,6 +1,6 @@
 """Forms that are made up for training, so that a model learns to read a form and not to know twenty of them.
 
-A form is put together from fields of others. Some fields are of another kind, and labels are dealt anew or coined:
+A form is put together from fields of others. Some fields are of another kind, and labels are dealt again or coined:
 a label then says nothing about what to do with its control, and only the page does.
 """
 
@@ -210,7 +210,7 @@ _ENTRIES: Mapping[str, Draw] = {
 FEWEST, MOST = 4, 16
 """Fields of a form, before those that would say the same twice are left out."""
 MIXED_COINED, RELABELLED, CHANGED, EVEN, TWO_PAGES = 0.6, 0.5, 0.25, 0.5, 0.2
-"""Of forms: labels are coined; of others: dealt anew; of fields: of another kind; of choices: so, too, which makes
+"""Of forms: labels are coined; of others: dealt again; of fields: of another kind; of choices: so, too, which makes
 lists of which several may be chosen as common as boxes; of forms: a second page."""
 STRANGERS, SPARE, UNTOLD, CONDITIONAL = 0.7, 0.5, 0.3, 0.3
 """Of fields: people with coined names, of its own; of fields that are not required: one that records leave out, and how

@@ -4,7 +4,7 @@
 (() => {
   const plumbline = (window.plumbline = { oracles: {}, shared: {}, notes: [], listeners: new WeakMap(), drawn: new WeakMap() });
 
-  // What a page draws while it is loaded is the same in every load; episodes seed it anew.
+  // What a page draws while it is loaded is the same in every load; episodes seed it again.
   let state = 20260105;
   Math.random = () => {
     state = (state * 1103515245 + 12345) % 2147483648;

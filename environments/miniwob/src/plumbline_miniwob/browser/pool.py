@@ -186,7 +186,7 @@ class EpisodePool(pool.BrowserPool):
         return self.call(self._use(task, work))
 
     def forget(self) -> None:
-        """Let every page be loaded anew before its next episode."""
+        """Let every page be loaded again before its next episode."""
         self.call(self._forget())
 
     def _one(self, task: str, work: str, argument: Any, episode: int | None = None) -> Any:

@@ -114,7 +114,7 @@ def _lacking(prompts: Sequence[str]) -> list[int] | None:
 
 
 SHARE = 0.3
-"""Of the draws, over which of a prompt that had come often enough. Where every prompt is drawn anew out of all (with
+"""Of the draws, over which of a prompt that had come often enough. Where every prompt is drawn again out of all (with
 replacement) 0.27 are over the epochs at most, and over what is usual among the prompts."""
 FEW = 8
 """Different prompts, under which a run may be meant so."""
@@ -146,7 +146,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
                 f"{again} draws were of a prompt that had come {often} time{'s' if often > 1 else ''}",
                 evidence={"draws": total, "different": len(draws), "epochs": float(epochs[-1])},
                 samples=tuple(prompt[:80] for prompt, _ in draws.most_common(3)),
-                causes=("the data have duplicates", "a resume began the data anew", "a prompt that is no whole one"),
+                causes=("the data have duplicates", "a resume began the data again", "a prompt that is no whole one"),
                 fix="count the different prompts of the data; resume with the place in them",
             )
             return
@@ -181,12 +181,12 @@ def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
     yield Finding(
         level="note" if whole else "warning",
         what=f"from step {draws[begins][0]} on {longest + 1} prompts come in the order in which they came from step "
-        f"{draws[whence][0]} on" + (": the data are not shuffled anew" if whole else ""),
+        f"{draws[whence][0]} on" + (": the data are not shuffled again" if whole else ""),
         since=draws[begins][0],
         evidence={"prompts": longest + 1, "as from": draws[whence][0], "different": len(last)},
         causes=("rows in the order of the file", "one order for all epochs")
         if whole
-        else ("a resume began the data anew",),
+        else ("a resume began the data again",),
         fix="shuffle in each epoch" if whole else "resume with the place in the data",
     )
 
@@ -252,11 +252,11 @@ USUAL = 0.6
 
 @rule("window-cut", needs=("reward", "loss"))
 def find_window_cut(history: History) -> Iterator[Finding]:
-    """A resume within a window of rollouts: what was drawn for several steps is lost, and drawn anew by other weights.
+    """A resume within a window of rollouts: what was drawn for several steps is lost, and drawn again by other weights.
 
     TRL logs a reward where it draws, and in the steps that use the same rollouts again only the loss.
 
-    With every step logged, the steps with a reward are so many apart; a resume begins a window anew, wherever it is.
+    With every step logged, the steps with a reward are so many apart; a resume begins a window again, wherever it is.
     """
     loss, reward = history["loss"].steps, history["reward"].steps
     if history.origin != "trl" or len(reward) < 4 or len(loss) < 2 or (np.diff(loss) != 1).any():

@@ -4,7 +4,7 @@ A graph reads and writes the addresses that it was captured with. So whatever a 
 a shape is rounded up to one that comes again (`bucket`), and a call of like shape fills the buffers and replays.
 Graphs of all shapes share the buffers and one memory pool, because one of them runs at a time; the buffers are as large
 as the largest shape drawn. Weights that training changes in place need nothing; what is computed from them (adapters
-as products take them) is written into its buffer anew in each call.
+as products take them) is written into its buffer again in each call.
 """
 
 import math
