@@ -385,8 +385,8 @@ BASE = ("numpy", "pydantic", "pyyaml", "rich", "typer")
 def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[dict[str, str], str]:
     """The text of each file of a job by its name, and the command that sends them once they are in the folder.
 
-    A job is not retried by Anyscale (max_retries 0): it would begin again in a folder that holds a run. The same command
-    with --resume goes on.
+    A job is not retried by Anyscale (max_retries 0): it would start over in a folder that holds a run. The same
+    command with --resume continues it.
 
     Raises:
         DataError: what the image needs is not here, so there is nothing to pin it to.

@@ -323,7 +323,7 @@ def gold_of(database: Path, sql: str) -> GoldResult:
     rows = normal(result.rows, cuts)
     ties = _ties(database, query, rows, cuts)
     if not matches(rows, ties, ordered=True):
-        raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order again")
+        raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "correct its limit or its order")
     return GoldResult(result, rows, ties, query.names, cuts)
 
 
