@@ -167,7 +167,7 @@ def evaluate(
     if isinstance(source, Run):
         result = source.result()
         if result is None:
-            raise RecipeError(f"the run {source.folder} is not finished", "go on with it: run(..., resume=True)")
+            raise RecipeError(f"the run {source.folder} is not finished", "resume it: run(..., resume=True)")
         source = str(result["model"])
     source = local_model(str(source))
     with consent(everything=trust_code):

@@ -88,7 +88,7 @@ def test_an_error_in_a_check_is_said_once_and_costs_the_training_nothing(monkeyp
     monkeypatch.setattr("plumbline.checks.diagnosis.live.examine", fail)
     assert called(CheckCallback()) is None
     assert [one.message for one in caplog.records] == [
-        "the checks failed and look no more, training goes on: ValueError: a bug"
+        "the checks failed and look no more, training continues: ValueError: a bug"
     ]
 
 

@@ -70,7 +70,7 @@ def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(project, plumblin
     monkeypatch.setattr(ProcessJob, "log", interrupted)
     code, _, err = plumbline("jobs", "follow", "last")
     assert code == 130
-    assert f"the job goes on: `plumbline jobs follow {job.spec.id}`" in err
+    assert f"the job continues: `plumbline jobs follow {job.spec.id}`" in err
     monkeypatch.undo()
     monkeypatch.setenv("PLUMBLINE_JOBS", str(project.parent / "jobs"))
     code, out, _ = plumbline("jobs", "stop", job.spec.id)

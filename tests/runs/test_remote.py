@@ -300,7 +300,7 @@ class TestFaults:
             run(recipe, stopped, resume=True)
         assert f"{tensors} at {stopped} is damaged" in error.value.cause
         assert f"remove {stopped}/checkpoints/rl/step-000003, and" in error.value.fix
-        assert "goes on from step 2" in error.value.fix
+        assert "resumes from step 2" in error.value.fix
         assert not list(Path("runs").rglob("recipe.yaml"))
         if damage == "corrupted":  # the way back is gone
             store.remove([key for key in store.sizes() if key.startswith("checkpoints/rl/step-000003/")])

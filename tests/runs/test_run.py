@@ -148,7 +148,7 @@ def test_a_run_belongs_to_one_writer_until_it_is_over(tmp_path):
     assert watcher.told[-1] == ("close",)
     with start(folder, resume=True) as run:
         said = [(row["kind"], row["message"]) for row in run.files["events"].rows()]
-        assert said[1:-1] == [("resumed", "the run goes on from its last checkpoint"), ("stopped", "interrupted")]
+        assert said[1:-1] == [("resumed", "the run resumes from its last checkpoint"), ("stopped", "interrupted")]
     other = os.open(folder / "other", os.O_CREAT | os.O_RDWR)  # has the number that the lock had
     run.__exit__(None, None, None)
     os.close(other)

@@ -140,7 +140,7 @@ def check_head() -> None:
     address, end = ray.get_runtime_context().gcs_address, time.monotonic() + PATIENCE
     while not answers(address):
         if time.monotonic() > end:
-            fix = "start the cluster again, then go on from the last checkpoint: --resume"
+            fix = "start the cluster again, then resume from the last checkpoint: --resume"
             raise EngineError(f"the head of the Ray cluster, {address}, has not answered for {PATIENCE:g} s", fix)
         time.sleep(LOOK / 2)
 

@@ -92,7 +92,7 @@ class Publisher:
         if content is not None and _digest(content) not in _seen(self.folder) and parse_manifest(content, remote.RUN):
             raise RunError(
                 f"another process has put its run at {self.store.address}",
-                f"let that one go on; what this one did is in {self.folder}, and was not published since",
+                f"let that one continue; what this one did is in {self.folder}, and was not published since",
             )
         return content
 
@@ -182,7 +182,7 @@ def published(address: str, *, resume: bool, tell: Callable[[str], None]) -> Ite
     manifest = {} if content is None else parse_manifest(content, join(store.address, remote.RUN))
     if manifest and not resume:
         raise RunError(
-            f"{store.address} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
+            f"{store.address} already holds a run", "add --resume to resume it, or --out to write somewhere else"
         )
     if content is None and not (folder / NOTE).is_file() and (others := sorted(store.sizes())):
         raise StorageError(
@@ -265,7 +265,7 @@ def _bring(store: Store, manifest: Files, folder: Path) -> list[str]:
                     if not (place := folder.with_name(f"{folder.name}.aside-{number}")).exists()
                 )
                 folder.rename(aside)
-                notes.append(f"{folder} was not what {store.address} went on from: it is now {aside}")
+                notes.append(f"{folder} was not what {store.address} resumed from: it is now {aside}")
             shutil.rmtree(folder, ignore_errors=True)
             beside.rename(folder)
     except BaseException:

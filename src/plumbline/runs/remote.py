@@ -356,7 +356,7 @@ def _way_back(store: Store, files: Files, path: str) -> str:
         )
     stage, step = found[1], int(found[2])
     before = max((one for one in _contents(files)[1].get(stage, ()) if one < step), default=None)
-    where = "begins the stage again" if before is None else f"goes on from step {before}"
+    where = "begins the stage again" if before is None else f"resumes from step {before}"
     return f"remove {join(store.address, found[0])}, and the same command with --resume {where}"
 
 
@@ -520,7 +520,7 @@ def _instead(paths: Collection[str], asked: str) -> str:
         near = sorted(sorted(there, key=lambda step: (abs(step - int(wanted[2])), step))[:2])
         said = [f"the nearest to step {int(wanted[2])} of {wanted[1]}: step {', step '.join(map(str, near))}"]
     said.append(f"models of finished stages: {', '.join(models) or 'none'}")
-    return f"{'; '.join(said)}. A checkpoint is no model: --resume of its run goes on from the last one to a model"
+    return f"{'; '.join(said)}. A checkpoint is no model: --resume of its run resumes from the last one, to a model"
 
 
 def instead_here(path: Path) -> str | None:

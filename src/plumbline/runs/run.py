@@ -133,7 +133,7 @@ class Run(RunFolder):
         started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
         if started and not resume:
             raise RunError(
-                f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
+                f"{folder} already holds a run", "add --resume to resume it, or --out to write somewhere else"
             )
         claims.claim(folder, RUN, is_run)
         run._acquire()
@@ -219,7 +219,7 @@ class Run(RunFolder):
         finished = [stage for stage in STAGES if self.is_done(stage)]
         changes = allowed_changes(before, self.recipe, finished, self.folder)
         self._sweep()
-        self.event("resumed", "the run goes on from its last checkpoint")
+        self.event("resumed", "the run resumes from its last checkpoint")
         if self.stopped() is not None:
             (self.folder / "result.json").unlink()
         if self.result() is not None:  # nothing is left that a change could act on

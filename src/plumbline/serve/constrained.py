@@ -151,7 +151,7 @@ class SchemaConstraint:
             return  # everything may come next
         if not self._mask.any():
             self.failure = RecipeError(
-                "nothing that this model can write goes on as the JSON schema wants it", "change it"
+                "nothing that this model can write continues as the JSON schema wants it", "change it"
             )
             logits.fill_(-math.inf)[self._stop] = 0.0
             return

@@ -8,7 +8,7 @@ import math
 from plumbline.errors import TrainingStopped
 from plumbline.records import Sampling
 
-ENGINES = "go on with model.decoder: transformers, then with model.scoring: rows (--resume), to find which disagrees; "
+ENGINES = "resume with model.decoder: transformers, then with model.scoring: rows (--resume), to find which disagrees; "
 
 
 def check_finite(value: float, what: str, step: int, rate: str) -> None:

@@ -167,11 +167,11 @@ class Stage:
         found = self._checker.look(row, samples)
         fired = None if self._watcher is None else self._watcher.look(row)
         if fired is not None:
-            fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to go on without this rule"
+            fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to continue without this rule"
             return StopReason(TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix), fired.facts())
         if found is not None:
             ignored = ", ".join([*self.run.recipe.checks.ignore, found.check])
-            fix = f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to go on without this check"
+            fix = f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to continue without this check"
             facts = {"check": found.check, "said": found.what, "since": found.since}
             return StopReason(TrainingStopped(f"the check {found.check}: {found.what}", fix), facts)
         return None

@@ -168,7 +168,7 @@ def _run_side_by_side(
             except RayError as error:
                 deaths[label] += 1
                 if deaths[label] <= DEATHS:
-                    spread.told(f"{label}: its process died, and another goes on with it")
+                    spread.told(f"{label}: its process died, and another continues it")
                     waiting.insert(0, label)
                     continue
                 failed = (

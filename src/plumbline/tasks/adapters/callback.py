@@ -86,7 +86,7 @@ class CheckCallback:
             return do(*arguments)
         except Exception as error:  # noqa: BLE001 - a check is a guest: whatever breaks in it, the training goes on
             self._live = None
-            _log.warning("the checks failed and look no more, training goes on: %s: %s", type(error).__name__, error)
+            _log.warning("the checks failed and look no more, training continues: %s: %s", type(error).__name__, error)
 
     def _begin(self, args: Any, state: Any, model: Any) -> None:
         adapters = {

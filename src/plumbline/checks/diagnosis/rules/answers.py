@@ -437,7 +437,7 @@ def find_goes_on(history: History) -> Iterator[Finding]:
     share = len(found) / len(last)
     yield Finding(
         level="warning",
-        what=f"{share:.0%} of the last {len(last)} completions go on after a mark that ends a text",
+        what=f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a text",
         since=found[0].step,
         evidence={"share": round(share, 3)},
         samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
