@@ -230,6 +230,12 @@ def sizes() -> dict[str, list[int]]:
     return found
 
 
+def size_of_tests() -> int:
+    """The code lines of all tests."""
+    folders = [ROOT / "tests", *ROOT.glob("environments/*/tests")]
+    return sum(code_lines(path) for folder in folders for path in folder.rglob("*.py"))
+
+
 def table() -> str:
     """Code lines of each package beside its budget, files with their median, entries at the top and public names."""
     rows = [f"{'package':20}{'code':>8}{'budget':>8}{'files':>7}{'median':>8}"]
@@ -241,6 +247,7 @@ def table() -> str:
         every = [each for one in parts for each in found[one]]
         most = sum(BUDGETS[one] for one in parts)
         rows.append(f"{name:20}{sum(every):8}{most:8}{len(every):7}{median(every):8.0f}")
+    rows.append(f"{'tests':20}{size_of_tests():8}{TESTS:8}")
     return "\n".join([*rows, f"{entries()} of {ENTRIES} top-level entries, {len(plumbline.__all__)} public names"])
 
 
@@ -256,7 +263,7 @@ BUDGETS = {
     "modules": 837,
     "algorithms": 511,
     "checks": 7_980,
-    "cli": 993,
+    "cli": 992,
     "config": 403,
     "engines": 1_630,
     "evaluation": 1_314,
@@ -270,6 +277,8 @@ BUDGETS = {
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20
+TESTS = 35_666
+"""The most code lines of all tests."""
 
 
 def test_no_package_exceeds_its_budget():
@@ -277,6 +286,7 @@ def test_no_package_exceeds_its_budget():
     found = sizes()
     assert found.keys() == BUDGETS.keys(), "a package without a budget, or a budget without a package"
     assert all(sum(lines) <= BUDGETS[name] for name, lines in found.items()), f"\n{table()}"
+    assert size_of_tests() <= TESTS
     assert entries() <= ENTRIES
     assert len(plumbline.__all__) <= NAMES
 

@@ -242,9 +242,7 @@ def check_start(model: str, grounds: Sequence[TaskData]) -> None:
         DataError: names the split and an example.
     """
     for split, examples in _held_out(grounds):
-        check_unseen(
-            model, examples, f"the {len(examples)} prompts of {split}", "begin from a model that has not seen them"
-        )
+        check_unseen(model, examples, f"the {len(examples)} prompts of {split}", "begin from a model without them")
 
 
 def _held_out(grounds: Sequence[TaskData]) -> list[tuple[str, Sequence[Example]]]:

@@ -170,7 +170,7 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
     try:
         outcome = follow(job, _show, _say)
     except KeyboardInterrupt:
-        _say(f"\nnot followed any more; the job continues: `plumbline jobs follow {name}`, `plumbline jobs stop {name}`")
+        _say(f"\nno longer followed; the job continues: `plumbline jobs follow {name}`, `plumbline jobs stop {name}`")
         raise SystemExit(130) from None
     folder = reachable(job) if outcome.ended == "succeeded" else None
     if as_json:
