@@ -202,6 +202,7 @@ FULL_DISK = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("unshare") is None or not has_small_disks(),
     reason="this system does not let a test mount a small disk",

@@ -55,6 +55,7 @@ def test_a_finished_variant_is_taken_as_it_is_and_a_changed_one_is_not(recipe, t
     assert "greedy" in rows[1]
 
 
+@pytest.mark.slow
 def test_side_by_side_they_come_to_the_same_though_a_process_is_killed(recipe, tmp_path):
     pytest.importorskip("ray", reason="needs the extra ray")
     once = tmp_path / "once"

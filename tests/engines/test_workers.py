@@ -230,6 +230,7 @@ def verdicts(far, texts, act) -> None:
     assert [judging.verdict(prompt, 0) for prompt in range(len(texts))] == [judge(TOY, example, text) for text in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "limit"), [("killed", 30.0), ("stopped", 3.0)])
 def test_a_node_that_dies_or_stalls_loses_no_verdict(cluster, spread, how, limit):
     """kill -9 of all processes of a node; or none of them moves any more (SIGSTOP): verdicts go elsewhere."""
@@ -309,6 +310,7 @@ def change(policy, seed):
             weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
 
 
+@pytest.mark.slow
 def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_they_die(cluster, tiny_folder):
     requests = requests_of()
     policy, samplers, events = replicas(tiny_folder, "samplers", samplers=2)
@@ -331,6 +333,7 @@ def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_they_die(clu
     samplers.close()
 
 
+@pytest.mark.slow
 def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     """With weights that change from step to step, and a replica that is killed; the metrics are the same, too."""
     policy, learners, _ = replicas(tiny_folder, "learners", learners=2)

@@ -70,6 +70,7 @@ def ray(head, monkeypatch, project):
     monkeypatch.setenv("RAY_ADDRESS", head)
 
 
+@pytest.mark.slow
 def test_a_recipe_runs_as_a_job_and_ends_with_the_report_of_a_run(project, ray, plumbline, monkeypatch):
     monkeypatch.setenv("PLB_TEST_TOKEN", SECRET)
     code, out, err = plumbline("submit", "tickets.yaml", "--no-preflight", "--secret", "PLB_TEST_TOKEN")
