@@ -99,7 +99,7 @@ def _interrupts() -> Iterator[None]:
             if first is None:
                 os.write(2, b"\nstopping\n")
             first = first or time.monotonic()
-            again = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))  # which wakes a call that waits
+            again = threading.Timer(0.02, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
             again.daemon = True
             again.start()
             return
