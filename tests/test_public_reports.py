@@ -1,8 +1,7 @@
 """Inputs that follow public bug reports of people who do this job: what is read of each is what its report calls right.
 
 A folder of `public_reports` is one input, named after the repository and the number of its report. Reports of models
-that would not open are in policies/test_opening.py and policies/test_loading.py, those of servers in
-serve/test_core.py.
+that would not open are in policies/test_opening.py, those of servers in serve/test_core.py.
 """
 
 import json

@@ -29,6 +29,7 @@ VARIANTS = {family: (family, {}, {}) for family in FAMILIES} | {
 }
 BUDGET = {"float32": 2e-5, "bfloat16": 0.1}
 """Nats a term: what another grouping of a batch may change (bfloat16 weights, log-probabilities in float32)."""
+CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 ADAPTED = [(name, None) for name in (*FAMILIES, "masked, exploring", "flow of a backbone")]
 ADAPTED += [(name, LORA) for name in ("autoregressive", "masked", "slots", "flow of a backbone")]
 """Published flow networks have no adapters."""
@@ -93,8 +94,7 @@ def test_grouping_moves_log_probabilities_within_a_budget(variant, name, dtype):
     assert 1 < len(parts) < len(trajectories)
     for other in others:
         assert (other - together.logprobs).abs().max() < BUDGET[dtype]
-    assert (together.recorded - together.logprobs).abs().max() < (2e-5 if dtype == "float32" else 0.5)
-    assert (together.recorded - together.logprobs).abs().mean() < BUDGET[dtype] / 2
+    assert (together.recorded - together.logprobs).abs().max() < BUDGET[dtype]
 
 
 TAKES = {
@@ -134,7 +134,7 @@ def test_gradient_checkpointing_changes_no_gradient(variant, name):
         gradients.append({key: weight.grad for key, weight in policy.trainable().items()})
     for key, gradient in gradients[0].items():
         for other in gradients[1:]:
-            torch.testing.assert_close(other[key], gradient, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(other[key], gradient, **({"atol": 0, "rtol": 0} if "masked" in name else CLOSE))
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "flow"])
@@ -153,6 +153,7 @@ def test_dropout_is_off_whatever_the_config_says(variant, family, family_folders
 def test_a_reference_stays_as_it_was_and_the_divergence_is_from_it(variant, name, lora, moved):
     """It is the model, or the adapter, that RL began with; with adapters there is no second model."""
     policy, closed = variant(name, lora=lora), name != "autoregressive"
+    close = 1e-6 if lora is None else 1e-5
     if moved:
         move(policy)
     trajectories = drawn(policy, law_of(name))
@@ -163,11 +164,13 @@ def test_a_reference_stays_as_it_was_and_the_divergence_is_from_it(variant, name
     torch.testing.assert_close(began, terms.recorded, atol=2e-5, rtol=0)
     policy.keep_reference()
     if closed:
-        assert policy.score(trajectories, divergence=True).divergence.abs().max() < 1e-5
+        assert policy.score(trajectories, divergence=True).divergence.abs().max() < close
+    if lora is None:
+        assert torch.equal(policy.score(trajectories, reference=True).logprobs, began)
     move(policy, seed=2)
     terms = policy.score(trajectories, divergence=closed)
     reference = policy.score(trajectories, reference=True).logprobs
-    torch.testing.assert_close(reference, began, atol=1e-5, rtol=0)
+    torch.testing.assert_close(reference, began, atol=close, rtol=0)
     assert not reference.requires_grad
     assert (terms.logprobs - began).abs().max() > 0.01
     torch.testing.assert_close(policy.score(trajectories).logprobs, terms.logprobs)
