@@ -39,7 +39,7 @@ from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Episode, Task, Wrapped, episode_of, whole
 
-KEPT = 1024  # episodes that a worker keeps; an older one that goes on is told again
+KEPT = 1024  # episodes that a worker keeps; an older one that continues is told again
 # Workers that one call may cost: that die of it, that give no answer in time, and that die before they are there.
 MOST = {"ChildProcessError": 12, "TimeoutError": 2, "opening": 40}
 START = 300.0  # seconds in which a worker is there; on a cluster that grows, a machine has to come first

@@ -182,7 +182,7 @@ def published(address: str, *, resume: bool, tell: Callable[[str], None]) -> Ite
     manifest = {} if content is None else parse_manifest(content, join(store.address, remote.RUN))
     if manifest and not resume:
         raise RunError(
-            f"{store.address} already holds a run", "add --resume to resume it, or --out to write somewhere else"
+            f"{store.address} already holds a run", "add --resume to continue it, or --out to write somewhere else"
         )
     if content is None and not (folder / NOTE).is_file() and (others := sorted(store.sizes())):
         raise StorageError(

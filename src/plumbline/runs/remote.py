@@ -520,7 +520,7 @@ def _instead(paths: Collection[str], asked: str) -> str:
         near = sorted(sorted(there, key=lambda step: (abs(step - int(wanted[2])), step))[:2])
         said = [f"the nearest to step {int(wanted[2])} of {wanted[1]}: step {', step '.join(map(str, near))}"]
     said.append(f"models of finished stages: {', '.join(models) or 'none'}")
-    return f"{'; '.join(said)}. A checkpoint is no model: --resume of its run resumes from the last one, to a model"
+    return f"{'; '.join(said)}. A checkpoint is no model: --resume of its run continues from the last one to a model"
 
 
 def instead_here(path: Path) -> str | None:

@@ -120,7 +120,7 @@ class Run(RunFolder):
         """Create a run directory, or open one to go on.
 
         A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is begun
-        again; with `resume` and the same recipe it keeps its records. Of a run that goes on, `recipe` may differ in a
+        again; with `resume` and the same recipe it keeps its records. Of one that continues, `recipe` may differ in a
         few keys (see `lineage.allowed_changes`); they are recorded. What is finished keeps the recipe that made it.
 
         Raises:
@@ -133,7 +133,7 @@ class Run(RunFolder):
         started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
         if started and not resume:
             raise RunError(
-                f"{folder} already holds a run", "add --resume to resume it, or --out to write somewhere else"
+                f"{folder} already holds a run", "add --resume to continue it, or --out to write somewhere else"
             )
         claims.claim(folder, RUN, is_run)
         run._acquire()

@@ -234,7 +234,7 @@ def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     except PlumblineError as error:
         yield Finding("fatal", error.cause, check="folder", fix=error.fix)
     if not resume and any((folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")):
-        advice = "add --resume to resume it, or --out to write somewhere else"
+        advice = "add --resume to continue it, or --out to write somewhere else"
         yield Finding("fatal", f"{folder} already holds a run", check="folder", fix=advice)
 
 
