@@ -26,7 +26,7 @@ from plumbline.runs.evaluations import (
     to_json,
     write_evaluation,
 )
-from plumbline.storage import dumps, write_json
+from plumbline.storage import dumps, write_json, write_jsonl
 from tests.toy import ToyTask
 
 
@@ -35,10 +35,14 @@ def task():
     return ToyTask({"size": 8})
 
 
+def evaluated(task, texts):
+    """The toy's validation split with these answers."""
+    return evaluate_completions(task, task.examples("val"), texts, source="x", split="val")
+
+
 def test_a_summary_says_everything(task):
-    examples = task.examples("val")
-    evaluation = evaluate_completions(task, examples, ["a"] * 4 + ["b"] * 3 + [""], source="made up", split="val")
-    summary = summarise(evaluation, references(task, examples, "val"))
+    evaluation = evaluated(task, ["a"] * 4 + ["b"] * 3 + [""])
+    summary = summarise(evaluation, references(task, task.examples("val"), "val"))
     assert summary["n"] == 8
     assert summary["reward"]["mean"] == pytest.approx((4 * 1 + 3 * 0.25 + 0) / 8)
     assert summary["parts"]["letters"]["mean"] == pytest.approx(0.5)
@@ -51,9 +55,8 @@ def test_a_summary_says_everything(task):
 
 
 def test_a_verifier_that_breaks_everywhere_stops_the_evaluation_with_its_cause():
-    broken = ToyTask({"reward": "raises"})
     with pytest.raises(TrainingStopped, match=r"12 of 12 completions could not be judged.*the database is gone"):
-        evaluate_completions(broken, broken.examples("val"), ["a"] * 12, source="x", split="val")
+        evaluated(ToyTask({"reward": "raises"}), ["a"] * 12)
 
 
 class Fragile(ToyTask):
@@ -98,10 +101,8 @@ def test_verdicts_that_take_their_time_are_said_while_they_are_waited_for(monkey
 
 def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
     task = Fragile({"size": 12})
-    examples = task.examples("val")
-    after = evaluate_completions(task, examples, ["break", *["aa"] * 11], source="after", split="val")
-    before = evaluate_completions(task, examples, [*["b"] * 10, "break", "b"], source="before", split="val")
-    summary = summarise(after, references(task, examples, "val"))
+    after, before = evaluated(task, ["break", *["aa"] * 11]), evaluated(task, [*["b"] * 10, "break", "b"])
+    summary = summarise(after, references(task, task.examples("val"), "val"))
     assert (summary["n"], summary["failures"], summary["reward"]["mean"]) == (11, 1, 1.0)
     assert after.unjudged[0].failure == "ZeroDivisionError: a bug"
     compared = compare(before, after)
@@ -111,7 +112,7 @@ def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
 
 
 def test_a_file_of_version_0_1_with_a_failure_as_a_reward_of_0_is_read_as_what_it_was(tmp_path, task):
-    found = to_json(evaluate_completions(task, task.examples("val"), ["aa"] * 8, source="x", split="val"))
+    found = to_json(evaluated(task, ["aa"] * 8))
     del found["unjudged"]
     for row in found["rows"]:
         row["failure"] = ""
@@ -125,9 +126,7 @@ def test_a_file_of_version_0_1_with_a_failure_as_a_reward_of_0_is_read_as_what_i
 def test_a_control_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
     """One example is enough; it was NaN, which is no JSON, and the run had no result."""
     task = ToyTask({"size": 1, "reward": "constant"})
-    examples = task.examples("val")
-    evaluation = evaluate_completions(task, examples, ["a"], source="x", split="val")
-    summary = summarise(evaluation, references(task, examples, "val"))
+    summary = summarise(evaluated(task, ["a"]), references(task, task.examples("val"), "val"))
     assert summary["skill"] is None
     assert json.loads(dumps(summary))["n"] == 1
 
@@ -190,8 +189,7 @@ def test_an_evaluation_reads_back_as_it_was_written(tmp_path, task):
 
 
 def test_comparing_what_cannot_be_compared_is_refused(task):
-    examples = task.examples("val")
-    one = evaluate_completions(task, examples, ["a"] * 8, source="one", split="val")
+    one = evaluated(task, ["a"] * 8)
     assert compare(one, one).difference.mean == 0
     with pytest.raises(IncomparableError, match="rubric"):
         compare(one, replace(one, rubric="toy/2+000000"))
@@ -201,12 +199,8 @@ def test_comparing_what_cannot_be_compared_is_refused(task):
 
 def test_completions_from_anywhere(tmp_path, task):
     path = tmp_path / "answers.jsonl"
-    rows = [
-        {"id": "val-0", "completion": "aa"},
-        {"id": "test-3", "completion": "b"},
-        {"id": "nobody", "completion": ""},
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = {"val-0": "aa", "test-3": "b", "nobody": ""}
+    write_jsonl(path, ({"id": id_, "completion": text} for id_, text in answers.items()))
     evaluation, unknown = evaluate_file(path, task, ["val", "test"])
     assert [row.reward for row in evaluation.rows] == [1.0, 0.25]
     assert unknown == {"nobody"}
@@ -235,11 +229,8 @@ def test_an_unknown_control_is_named_with_the_known_ones(task):
 
 
 @pytest.mark.parametrize("text", ["rl.val.greedy", "rl@000040.val.sampled", "reference.held-out.keyword-stuffing"])
-def test_keys_read_back(text):
+def test_keys_read_back_and_what_is_none_is_refused(text):
     assert str(EvaluationKey.parse(text)) == text
-
-
-def test_a_name_that_is_no_key():
     with pytest.raises(DataError, match="does not name an evaluation"):
         EvaluationKey.parse("report")
 
@@ -247,19 +238,13 @@ def test_a_name_that_is_no_key():
 def test_so_few_examples_that_chance_alone_lowers_them_are_no_fall():
     """Four of four flips are as extreme in one of eight ways, whatever the interval of four equal differences says."""
     for size, falls in ((1, False), (4, False), (8, True)):
-        task = ToyTask({"size": size})
-        before, fewer = (
-            evaluate_completions(task, task.examples("val"), [text] * size, source=text, split="val")
-            for text in ("aaaa", "aaab")
-        )
+        before, fewer = (evaluated(ToyTask({"size": size}), [text] * size) for text in ("aaaa", "aaab"))
         assert (fall(before, fewer) is not None) == falls
 
 
 def test_a_fall_is_said_with_its_part_and_chance_is_not():
-    task = ToyTask({"size": 40})
-    before = evaluate_completions(task, task.examples("val"), ["aaaa"] * 40, source="before", split="val")
-    fewer = evaluate_completions(task, task.examples("val"), ["aaab"] * 40, source="after", split="val")
-    mixed = evaluate_completions(task, task.examples("val"), ["aaaa"] * 39 + ["b"], source="after", split="val")
+    answers = (["aaaa"] * 40, ["aaab"] * 40, ["aaaa"] * 39 + ["b"])
+    before, fewer, mixed = (evaluated(ToyTask({"size": 40}), texts) for texts in answers)
     assert fall(before, before) is None
     assert fall(before, mixed) is None, "one of 40 is chance"
     assert fall(fewer, before) is None, "a gain"

@@ -1,7 +1,6 @@
 """What a task puts first: its figures with their intervals, whole and broken down, in JSON and on disk."""
 
 import json
-import math
 from dataclasses import replace
 
 import pytest
@@ -26,30 +25,6 @@ def task():
 @pytest.fixture
 def evaluation(task):
     return evaluate_completions(task, task.examples("val"), ANSWERS, source="made up", split="val")
-
-
-@pytest.mark.parametrize(
-    ("flags", "low", "high"),
-    [
-        # Newcombe 1998, Statistics in Medicine 17, table I, method 3: 81 of 263, 15 of 148, 0 of 20, 1 of 29
-        ([1] * 81 + [0] * 182, 0.2553, 0.3662),
-        ([1] * 15 + [0] * 133, 0.0624, 0.1605),
-        ([0] * 20, 0.0, 0.1611),
-        ([1] + [0] * 28, 0.0061, 0.1718),
-    ],
-)
-def test_the_interval_of_a_rate_is_wilsons(flags, low, high):
-    found = rate_interval(flags)
-    assert found.mean == pytest.approx(sum(flags) / len(flags))
-    assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
-
-
-def test_a_rate_of_nothing_or_of_everything_still_has_an_interval_that_holds_it():
-    for size in (1, 3, 100, 9999):
-        whole, none = rate_interval([True] * size), rate_interval([False] * size)
-        assert whole.low < whole.mean == whole.high == 1
-        assert none.high > none.mean == none.low == 0
-    assert math.isnan(rate_interval([]).mean)
 
 
 def test_figures_are_the_nonzero_rate_the_reward_and_the_tasks_own(evaluation):

@@ -48,13 +48,17 @@ def test_the_interval_of_many_is_that_of_5000_resamples_however_they_are_drawn()
     assert mean_interval(sample) == mean_interval(sample, seed=0)
 
 
-@pytest.mark.parametrize(("hits", "n"), [(0, 1), (1, 1), (0, 27), (16, 16), (1, 20), (7, 20), (30, 59), (999, 1000)])
+RATES = [(0, 1), (1, 1), (0, 27), (16, 16), (1, 20), (7, 20), (30, 59), (81, 263), (999, 1000), (9999, 9999), (0, 9999)]
+
+
+@pytest.mark.parametrize(("hits", "n"), RATES)
 def test_the_interval_of_a_rate_is_scipys(hits, n):
     ours = rate_interval([1] * hits + [0] * (n - hits))
     theirs = stats.binomtest(hits, n).proportion_ci(method="wilson")
     assert (ours.mean, ours.n) == (hits / n, n)
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
     assert 0 <= ours.low <= ours.mean <= ours.high <= 1
+    assert (ours.low == 0, ours.high == 1) == (hits == 0, hits == n)
 
 
 @pytest.mark.parametrize(
@@ -64,10 +68,6 @@ def test_the_interval_of_a_rate_is_scipys(hits, n):
 def test_an_interval_that_touches_zero_does_not_exclude_it(low, high, excludes):
     interval = Interval((low + high) / 2, low, high, 9)
     assert interval.excludes_zero is excludes
-
-
-def test_an_interval_is_written_with_three_decimals():
-    assert str(Interval(0.12345, -0.5, 1.0, 3)) == "0.123 [-0.500, 1.000]"
 
 
 def test_the_p_value_is_scipys_sign_flip():
@@ -124,14 +124,14 @@ def test_p_values_of_no_difference_are_uniform():
     low = sum(paired(rng.random(30), rng.random(30), seed=i).p_value < 0.05 for i in range(200))
     assert low < 22
 
-
-def test_wins_losses_and_ties():
     result = paired([0.1, 0.5, 0.9, 0.3], [0.2, 0.5, 0.1, 0.4])
     assert (result.wins, result.losses, result.ties) == (2, 1, 1)
     assert (result.before, result.after) == (pytest.approx(0.45), pytest.approx(0.3))
 
 
 def test_nothing_and_one():
+    assert mean([]) is None
+    assert mean([True, False, False, True]) == 0.5
     assert mean_interval([]).n == 0
     assert np.isnan(mean_interval([]).mean)
     assert rate_interval([]).n == 0
@@ -153,11 +153,6 @@ def test_an_interval_is_written_with_one_format_for_its_three_numbers():
     interval = Interval(0.0861, -0.0374, 0.1372, 200)
     assert f"{interval:+.3f}" == "+0.086 [-0.037, +0.137]"
     assert f"{interval}" == str(interval) == "0.086 [-0.037, 0.137]"
-
-
-def test_the_mean_of_nothing_is_none():
-    assert mean([]) is None
-    assert mean([True, False, False, True]) == 0.5
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 8, 16])

@@ -17,7 +17,7 @@ from plumbline.training import rl as loop
 from plumbline.training.rollouts import collect
 from plumbline.training.stage import Stage
 from tests.toy import ToyTask
-from tests.training.toy_runs import train_toy
+from tests.training.toy_runs import samplers, train_toy
 
 LEARNS = {
     "steps": 60,
@@ -75,51 +75,44 @@ def test_where_the_sampler_differs_learning_takes_the_correction(tiny_folder, tm
 
 @pytest.mark.parametrize("lag", [1, 3])
 def test_a_resumed_run_is_the_run_that_was_not_interrupted(tiny_folder, tmp_path, monkeypatch, lag):
+    """Interrupted in the third step, when no older weights are due yet at lag 3, and once more in the sixth."""
     settings = {"lag": lag, "steps": 7, "optimiser": {"learning_rate": 1e-2, "schedule": "constant"}, "beta": 0.01}
     whole, run = train_toy(tiny_folder, tmp_path / "whole", **settings)
-    for steps_done in (2, 5):
-        folder, counted = tmp_path / f"cut{steps_done}", iter(range(7))
+    for resume in (False, True):
+        calls = iter(range(7))
 
-        def stop(*_, counted=counted, steps_done=steps_done):
-            if next(counted) == steps_done:
+        def stop(*_, calls=calls, last=4 if resume else 2):
+            if next(calls) == last:
                 raise TrainingStopped("pulled the plug")
             return ()
 
         with monkeypatch.context() as cut:
             cut.setattr(Stage, "spend", stop)
             with pytest.raises(TrainingStopped, match="plug"):
-                train_toy(tiny_folder, folder, checkpoint_every=1, **settings)
-        again, resumed = train_toy(tiny_folder, folder, checkpoint_every=1, resume=True, **settings)
-        assert resumed.rows("rl") == run.rows("rl")
-        assert resumed.files["samples"].rows() == run.files["samples"].rows()
-        for name, weight in again.trainable().items():
-            assert torch.equal(weight, whole.trainable()[name])
-
-
-def test_an_error_in_the_samplers_thread_ends_the_run_with_itself(tiny_folder, tmp_path):
-    with pytest.raises(TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"):
-        train_toy(tiny_folder, tmp_path / "run", options={"reward": "raises"}, lag=1)
-    assert not samplers()
+                train_toy(tiny_folder, tmp_path / "cut", checkpoint_every=1, resume=resume, **settings)
+        assert len(Run.read(tmp_path / "cut").rows("rl")) == (5 if resume else 2)
+    again, resumed = train_toy(tiny_folder, tmp_path / "cut", checkpoint_every=1, resume=True, **settings)
+    assert resumed.rows("rl") == run.rows("rl")
+    assert resumed.files["samples"].rows() == run.files["samples"].rows()
+    for name, weight in again.trainable().items():
+        assert torch.equal(weight, whole.trainable()[name])
 
 
 def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(tiny_folder, tmp_path, monkeypatch):
-    drawn, going, failed = [], threading.Event(), threading.Event()
+    drawn, going = [], threading.Event()
     honest = loop.collect_parts
 
     def slow(sampler, parts, **rest):
         step = parts[0].key[-1]
         if step == 1:  # the step that is drawn while the first is trained on
             going.set()
-            failed.wait(60)
-            for _ in sampler.sample([]):
-                pass
+            assert sampler.stopped.wait(60), "the loop that failed has not said so"
         groups = honest(sampler, parts, **rest)
         drawn.append(step)
         return groups
 
     def fail(*_):
-        going.wait(60)
-        threading.Timer(0.2, failed.set).start()  # by then the loop is waiting for the thread
+        assert going.wait(60)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "collect_parts", slow)
@@ -128,10 +121,6 @@ def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(tiny
         train_toy(tiny_folder, tmp_path / "run", lag=1)
     assert drawn == [0]
     assert not samplers()
-
-
-def samplers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("sampler")]
 
 
 def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):

@@ -7,14 +7,13 @@ import pytest
 from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.refusals import check_budgets
 from plumbline.errors import RecipeError
-from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.training import rl
 from plumbline.training.sft import train_sft
 from tests.toy import ToyTask
-from tests.training.toy_runs import toy_recipe, train_toy
+from tests.training.toy_runs import fresh_policy, toy_recipe, train_toy
 
 FALLS = {"learning_rate": 1e-3, "schedule": "linear", "warmup": 0}
 
@@ -27,8 +26,7 @@ def ticking(monkeypatch):
 
 
 def supervise(folder, model, resume=False, every=100, **section):
-    policy = open_policy(parse({"name": "toy", "model": {"name": str(model)}}).model, str(model))
-    task = ToyTask({"size": 8})
+    policy, task = fresh_policy(model), ToyTask({"size": 8})
     examples = task.examples("train")
     shown = [[policy.demonstrate([*e.messages, {"role": "assistant", "content": e.gold}])] for e in examples]
     with Run.start(toy_recipe(checkpoint_every=every), folder, resume=resume) as run:

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from plumbline.policies import open_policy
 from plumbline.policies.policy import Demonstration
-from plumbline.recipe import ModelSection, parse
+from plumbline.recipe import parse
 from plumbline.tasks.source import Source
 from plumbline.training import forecast as module
 from plumbline.training.forecast import forecast
 from tests.toy import ToyTask
+from tests.training.toy_runs import fresh_policy
 
 PROMPT, ANSWER = 30, 10
 
@@ -59,7 +59,7 @@ def test_what_was_measured_is_multiplied(monkeypatch):
 
 
 def test_a_real_policy_can_be_measured(tiny_folder):
-    policy, task = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder)), ToyTask({})
+    policy, task = fresh_policy(tiny_folder), ToyTask({})
     found = forecast(policy, Source.of(task, task.examples("train")), recipe(sft=SFT, rl=RL), answers=24)
     assert min(found.values()) > 0
     assert all(weight.grad is None for weight in policy.trainable().values())

@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from plumbline.api import sampled
-from plumbline.policies import open_policy
-from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.recipe import ModelSection, OptimiserSection
+from plumbline.recipe import OptimiserSection
 from plumbline.records import Sampling
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import (
@@ -23,7 +21,7 @@ from plumbline.training.update import (
     smoothed_ratio,
     update_policy,
 )
-from tests.training.toy_runs import toy_recipe
+from tests.training.toy_runs import fresh_policy, toy_recipe
 
 MEAN = np.array([0.5, -0.3, 0.2, 0.0])
 SPREAD = np.array([1.0, 0.4, 0.7, 0.2])
@@ -81,10 +79,7 @@ def test_two_groups_by_hand():
     assert (squared_mean, variance) == (3, 4)
     found = signal_and_noise(16 + 4, [9, 5], [1, 1], 2)
     assert found == pytest.approx((4 * squared_mean, 2 * variance))
-
-
-def test_two_groups_of_which_one_has_no_gradient_by_hand():
-    """Products of two groups: 0. What is left of |g|^2 = 9 is noise."""
+    # Of which one has no gradient: products of two groups are 0, and what is left of |g|^2 = 9 is noise.
     assert signal_and_noise(9.0, [9.0], [1], 2) == pytest.approx((0.0, 9.0))
 
 
@@ -176,7 +171,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
     chats = [[{"role": "user", "content": word}] for word in ("um", "dois", "três")]
     found = []
     for tokens_per_pass in (1, 60, 10_000):
-        policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+        policy = fresh_policy(tiny_folder)
         groups = sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)
         recipe = toy_recipe(steps=1, tokens_per_pass=tokens_per_pass)
         credits_ = [
@@ -198,7 +193,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
 
 def by_group(folder, chats):
     """The same from one gradient a group, by the textbook: the third group has none."""
-    policy = open_policy(AutoregressiveModel(name=str(folder), scoring="rows"), str(folder))
+    policy = fresh_policy(folder, scoring="rows")
     gradients = []
     for group in sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)[:2]:
         terms = policy.score(group)
@@ -221,6 +216,7 @@ class TestSmoothedRatio:
         noise = 2 * MEMORY**2 + 3 * MEMORY + 1
         assert got[0] == pytest.approx(2)
         assert got[2] == pytest.approx(signal / noise)
+        assert smoothed_ratio(SignalNoise(1.0, -0.5), {}) is None, "to noise that is not there"
 
     def test_it_goes_on_from_its_memory(self):
         values = [SignalNoise(float(number), 2.0 + number) for number in range(6)]
@@ -237,6 +233,3 @@ class TestSmoothedRatio:
         assert smoothed_ratio(None, memory) is None
         first = smoothed_ratio(SignalNoise(1.0, 2.0), memory)
         assert smoothed_ratio(None, memory) == first == 0.5
-
-    def test_there_is_no_ratio_to_noise_that_is_not_there(self):
-        assert smoothed_ratio(SignalNoise(1.0, -0.5), {}) is None

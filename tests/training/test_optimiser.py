@@ -35,13 +35,10 @@ def test_schedules_are_transformers_after_the_warmup(kind):
     assert ours[:10] == pytest.approx(theirs[1:11])  # ours moves from the first step on; theirs loses it at rate 0
 
 
-def test_a_cosine_ends_in_nothing_and_a_constant_does_not():
+def test_a_cosine_ends_in_nothing_and_a_constant_does_not_and_warmup_is_a_share_or_a_number():
     """The commerce log's run spent its last 70 steps at a learning rate of 1.5e-10."""
     assert schedule("cosine", 199, 200, 20) < 1e-3
     assert schedule("constant_with_warmup", 199, 200, 20) == 1.0
-
-
-def test_warmup_is_a_share_or_a_number():
     assert warmup_steps(0.05, 600) == 30
     assert warmup_steps(7, 600) == 7
 
@@ -96,16 +93,20 @@ def test_a_gradient_that_is_no_number_stops_before_the_weights_change(value):
         assert torch.equal(weight.detach(), before[name])
 
 
+ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_state_taken_up_again_goes_on_bit_for_bit(dtype):
+def test_a_state_taken_up_again_goes_on_bit_for_bit(dtype, device):
+    def there():
+        return {name: weight.detach().to(device).requires_grad_() for name, weight in weights(dtype).items()}
+
     section = OptimiserSection(learning_rate=1e-2, weight_decay=0.1)
-    whole = Optimiser(weights(dtype), section, 20)
+    whole, first, second = (Optimiser(there(), section, 20) for _ in range(3))
     descend(whole, 20)
-    first = Optimiser(weights(dtype), section, 20)
     descend(first, 8)
-    state = {name: tensor.clone() for name, tensor in first.state().items()}
-    second = Optimiser(weights(dtype), section, 20)
-    second.load(state)
+    second.load({name: tensor.clone().cpu() for name, tensor in first.state().items()})
     descend(second, 12, start=8)
     for name, weight in whole.weights.items():
         assert torch.equal(weight, second.weights[name])
@@ -132,22 +133,6 @@ def test_all_of_a_state_is_taken_up_where_the_weights_are():
     second.load(first.state())
     devices = {value.device.type for state in second.adam.state.values() for value in state.values()}
     assert devices == {"meta"}
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_on_a_gpu_a_state_taken_up_again_goes_on(dtype):
-    def there():
-        return {name: weight.detach().cuda().requires_grad_() for name, weight in weights(dtype).items()}
-
-    whole, first, second = (Optimiser(there(), OptimiserSection(learning_rate=1e-2), 20) for _ in range(3))
-    descend(whole, 10)
-    descend(first, 4)
-    second.load({name: tensor.cpu() for name, tensor in first.state().items()})
-    descend(second, 6, start=4)
-    for name, weight in whole.weights.items():
-        assert torch.equal(weight, second.weights[name])
 
 
 def test_a_state_of_another_model_is_refused():

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from plumbline.errors import DeviceMemoryError
-from plumbline.policies import open_policy
+from plumbline.policies import memory, open_policy
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
+from plumbline.policies.masked.policy import MaskedPolicy
 from plumbline.recipe import parse
 from plumbline.reports.sections import tokens
 from plumbline.reports.view import RunView
@@ -50,10 +51,12 @@ def weights(policy):
     return {name: weight.detach().clone() for name, weight in policy.trainable().items()}
 
 
-def rows(run):
-    """What is recorded, but for what is estimated from how a batch was cut into passes."""
+def assert_alike(run, other, atol):
+    """In what is recorded, but for what is estimated from how a batch was cut into passes."""
     estimated = {"train/grad_signal", "train/grad_noise", "train/grad_snr"}
-    return [{name: value for name, value in row.items() if name not in estimated} for row in run.rows("rl")]
+    for one, two in zip(run.rows("rl"), other.rows("rl"), strict=True):
+        one, two = ({name: value for name, value in row.items() if name not in estimated} for row in (one, two))
+        assert one == pytest.approx(two, abs=atol)
 
 
 WAYS = {
@@ -63,8 +66,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS)
-def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(tiny_folder, tmp_path, monkeypatch, settings):
+@pytest.mark.parametrize("way", WAYS)
+def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(tiny_folder, tmp_path, monkeypatch, way):
+    settings = {"steps": 2, **WAYS[way]}
     with monkeypatch.context() as patch:
         full = Full(patch, holds=2)
         policy, run = train_toy(tiny_folder, tmp_path / "full", **settings)
@@ -80,36 +84,37 @@ def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(tiny_folder, tmp_p
     assert told(small) == []
 
 
-@pytest.mark.parametrize("call", [1, 2, 4, 8])
-def test_whichever_pass_fails_the_step_is_done_once(tiny_folder, tmp_path, monkeypatch, call):
+def test_whichever_pass_fails_the_step_is_done_once(tiny_folder, tmp_path, monkeypatch):
     """Gradients of passes that had fitted are not counted twice, and what an earlier epoch has learnt is kept."""
     settings = {"inner_epochs": 2, "steps": 2, "prompts_per_step": 6}
-    with monkeypatch.context() as patch:
-        full = Full(patch, at=(call,))
-        policy, run = train_toy(tiny_folder, tmp_path / "full", **settings)
-    assert len(full.passes) > 10
-    assert len(told(run)) == 1
     other, whole = train_toy(tiny_folder, tmp_path / "whole", **settings)
-    for one, two in zip(rows(run), rows(whole), strict=True):
-        assert one == pytest.approx(two, abs=1e-6)
-    for name, weight in weights(policy).items():
-        torch.testing.assert_close(weight, weights(other)[name], atol=1e-5, rtol=1e-4)
+    for call in (1, 2, 4, 8):
+        with monkeypatch.context() as patch:
+            full = Full(patch, at=(call,))
+            policy, run = train_toy(tiny_folder, tmp_path / f"full{call}", **settings)
+        assert len(full.passes) > 10
+        assert len(told(run)) == 1
+        assert_alike(run, whole, 1e-6)
+        for name, weight in weights(policy).items():
+            torch.testing.assert_close(weight, weights(other)[name], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["autoregressive", "masked"])
 def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
     """The masked family's loss draws: each demonstration keeps its noise."""
-    made = {"name": None, "tiny": {"hidden": 16, "layers": 1, "heads": 2, "vocabulary": 300, "context": 128}}
-    made = {"family": family, **made, "tiny": {**made["tiny"], "steps": 1}}
+    tiny = {"hidden": 16, "layers": 1, "heads": 2, "vocabulary": 300, "context": 128, "steps": 1}
     sft = {"steps": 2, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}}
-    values = {"name": "x", "model": made, "task": {"name": "tests.toy:open_toy"}, "sft": sft,
-              "sampling": {"max_tokens": 4, **({} if family == "autoregressive" else {"steps": 2})},
-              "evaluation": {"every": 0, "final": ["val"], "sampled": False}}  # fmt: skip
-    if family != "autoregressive":
-        made["canvas"] = 8
-    from plumbline.policies.masked.policy import MaskedPolicy
-
-    policy = AutoregressivePolicy if family == "autoregressive" else MaskedPolicy
+    policy, canvas, law = (
+        (AutoregressivePolicy, {}, {}) if family == "autoregressive" else (MaskedPolicy, {"canvas": 8}, {"steps": 2})
+    )
+    values = {
+        "name": "x",
+        "model": {"family": family, "tiny": tiny, **canvas},
+        "task": {"name": "tests.toy:open_toy"},
+        "sft": sft,
+        "sampling": {"max_tokens": 4, **law},
+        "evaluation": {"every": 0, "final": ["val"], "sampled": False},
+    }
     with monkeypatch.context() as patch:
         full = Full(patch, policy, method="supervised_loss", at=(2,))
         run = run_recipe(parse(values), tmp_path / "full")
@@ -161,7 +166,7 @@ def notes(run):
 
 
 def test_auto_is_what_two_small_passes_leave_memory_for(tiny_folder, tmp_path, monkeypatch):
-    settings = {"prompts_per_step": 6, "group_size": 8}
+    settings = {"steps": 2, "prompts_per_step": 6, "group_size": 8}
     with monkeypatch.context() as patch:
         gpu = Gpu(patch, size=10_000_000)
         policy, run = train_toy(tiny_folder, tmp_path / "auto", **settings)
@@ -177,12 +182,11 @@ def test_auto_is_what_two_small_passes_leave_memory_for(tiny_folder, tmp_path, m
     assert told(run) == []
     assert policy.recomputes == "auto"
     _, small = train_toy(tiny_folder, tmp_path / "small", tokens_per_pass=said, **settings)
-    for one, two in zip(rows(run), rows(small), strict=True):
-        assert one == pytest.approx(two, abs=1e-5)
+    assert_alike(run, small, 1e-5)
 
 
 def test_layers_are_recomputed_where_less_than_a_batch_needs_would_fit(tiny_folder, tmp_path, monkeypatch):
-    settings = {"prompts_per_step": 6, "group_size": 8}
+    settings = {"steps": 2, "prompts_per_step": 6, "group_size": 8}
     with monkeypatch.context() as patch:
         Gpu(patch, size=7_500_000)
         policy, run = train_toy(tiny_folder, tmp_path / "auto", **settings)
@@ -192,8 +196,7 @@ def test_layers_are_recomputed_where_less_than_a_batch_needs_would_fit(tiny_fold
     few, many = (int(each.split("so up to ")[1].split()[0]) for each in (first, second))
     assert many > 2 * few
     _, plain = train_toy(tiny_folder, tmp_path / "plain", **settings)
-    for one, two in zip(rows(run), rows(plain), strict=True):
-        assert one == pytest.approx(two, abs=1e-5)
+    assert_alike(run, plain, 1e-5)
     with monkeypatch.context() as patch:
         Gpu(patch, size=7_500_000)
         never, _ = train_toy(
@@ -267,35 +270,39 @@ def test_a_stage_holds_nothing_when_the_next_model_is_opened(tiny_folder, tmp_pa
 
 
 COUNTED = """
-    import os, resource, sys
+    import os, resource
     os.environ.pop("GLIBC_TUNABLES", None)
     import torch
     from plumbline.policies import memory
     torch.set_num_threads(1)
-    for step in range(6):
-        memory.KEPT = 0.5 if step < 4 else 0
-        memory.begin_peak(torch.device("cpu"))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for _ in range(8):
-            torch.ones(2**24)  # 64 MiB
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-        if step == 1:
-            memory.keep_pages()
+    for own in ("", "MALLOC_ARENA_MAX"):
+        if os.fork():
+            os.wait()
+            continue
+        os.environ |= {own: "2"} if own else {}
+        for step in range(6):
+            memory.KEPT = 0.5 if step < 4 else 0
+            memory.begin_peak(torch.device("cpu"))
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            for _ in range(8):
+                torch.ones(2**24)  # 64 MiB
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+            if step == 1:
+                memory.keep_pages()
+        break
 """
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no settings of its allocator")
-@pytest.mark.parametrize("own", ["", "MALLOC_ARENA_MAX"])
-def test_what_a_step_gave_back_is_there_for_the_next(own):
+def test_what_a_step_gave_back_is_there_for_the_next():
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     script = [sys.executable, "-c", textwrap.dedent(COUNTED)]
-    done = subprocess.run(
-        script, env=environment | ({own: "2"} if own else {}), capture_output=True, text=True, check=True
-    )
-    _, before, _, after, scarce, _ = map(int, done.stdout.split())
-    assert before > 8 * 32, "else the system gives such large pages that there is nothing to keep"
-    assert scarce > before / 16, "where memory is scarce it is given back between steps"
-    assert (after > before / 2) if own else (after < before / 100), "what the user has set is left alone"
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, check=True)
+    faults = [int(line) for line in done.stdout.split()]
+    for own, (_, before, _, after, scarce, _) in (("", faults[:6]), ("MALLOC_ARENA_MAX", faults[6:])):
+        assert before > 8 * 32, "else the system gives such large pages that there is nothing to keep"
+        assert scarce > before / 16, "where memory is scarce it is given back between steps"
+        assert (after > before / 2) if own else (after < before / 100), "what the user has set is left alone"
 
 
 @pytest.mark.parametrize(
@@ -312,8 +319,6 @@ def test_what_a_step_gave_back_is_there_for_the_next(own):
     ],
 )
 def test_a_container_may_hold_less_than_its_machine(tmp_path, monkeypatch, groups, files, most):
-    from plumbline.policies import memory
-
     monkeypatch.setattr(memory, "LIMITS", tmp_path / "limits")
     monkeypatch.setattr(memory, "GROUPS", tmp_path / "cgroup")
     if groups is not None:

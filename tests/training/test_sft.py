@@ -5,14 +5,13 @@ import pytest
 import torch
 
 from plumbline.errors import DataError
-from plumbline.policies import open_policy
 from plumbline.policies.policy import Demonstration
-from plumbline.recipe import ModelSection, OptimiserSection, SftSection
+from plumbline.recipe import OptimiserSection, SftSection
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.training.sft import _backward, _passes, epoch_batches, train_sft
 from tests.toy import ToyTask
-from tests.training.toy_runs import toy_recipe
+from tests.training.toy_runs import fresh_policy, toy_recipe
 
 CHAT = [
     {"role": "system", "content": "extraia"},
@@ -28,7 +27,7 @@ def train_alone(policy, demonstrations, section, run):
 
 
 def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
-    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    policy = fresh_policy(tiny_folder)
     shorter = [*CHAT[:2], {"role": "assistant", "content": "sim"}]
     batch = [policy.demonstrate(chat) for chat in (CHAT, shorter)]
     ours = _backward(policy, _passes(batch, 10_000), 0)
@@ -52,7 +51,7 @@ def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
 def test_cutting_a_batch_into_passes_changes_nothing(tiny_folder):
     losses, gradients = [], []
     for budget in (10_000, 60):
-        policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+        policy = fresh_policy(tiny_folder)
         batch = [policy.demonstrate([*CHAT[:2], {"role": "assistant", "content": "sim " * n}]) for n in (1, 2, 9)]
         assert len(_passes(batch, budget)) == (1 if budget > 1000 else 3)
         losses.append(_backward(policy, _passes(batch, budget), 0))
@@ -89,7 +88,7 @@ def test_a_demonstration_longer_than_the_context_is_an_error_unless_allowed(tiny
     cut = tiny_policy.demonstrate(long, allow_truncation=True)
     assert len(cut.tokens) == 256
     assert cut.truncated
-    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    policy = fresh_policy(tiny_folder)
     with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run:
         train_alone(policy, [cut, policy.demonstrate(CHAT)], SftSection(steps=1), run)
     assert run.rows("sft")[0]["train/frac_truncated"] == 0.5
@@ -109,7 +108,7 @@ def test_an_epoch_is_every_demonstration_once_with_neighbours_in_length():
 
 
 def test_it_learns_what_it_is_shown(tiny_folder, tmp_path):
-    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    policy = fresh_policy(tiny_folder)
     shown = [
         policy.demonstrate([{"role": "user", "content": w}, {"role": "assistant", "content": w[::-1]}])
         for w in ("sim", "nota", "dia")

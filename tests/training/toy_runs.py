@@ -1,5 +1,9 @@
 """RL on the toy task with the tiny model, as a function that tests call."""
 
+import copy
+import functools
+import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,16 @@ def toy_recipe(
     )
 
 
+@functools.cache
+def _opened(model: Path, options: str) -> Policy:
+    return open_policy(parse({"name": "toy", "model": {"name": str(model), **json.loads(options)}}).model, str(model))
+
+
+def fresh_policy(model: Path, **options: Any) -> Policy:
+    """A policy whose weights are its own; a model is opened once, which takes longer than some steps of it."""
+    return copy.deepcopy(_opened(model, json.dumps(options)))
+
+
 def train_toy(
     model: Path,
     folder: Path,
@@ -47,9 +61,13 @@ def train_toy(
 ) -> tuple[Policy, Run]:
     """Train for a few steps, with the settings of `toy_recipe`; returns the policy and the (closed) run."""
     recipe = toy_recipe(**settings)
-    values = {"name": str(model), **(model_options or {})}
-    policy = policy or open_policy(parse({"name": "toy", "model": values}).model, str(model))
+    policy = policy or fresh_policy(model, **(model_options or {}))
     task = ToyTask(options or {})
     with Run.start(recipe, folder, resume=resume) as run:
         train_rl(policy, Source.of(task, task.examples("train")), run)
     return policy, run
+
+
+def samplers() -> list[threading.Thread]:
+    """The threads that draw for a learner and have not ended."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("sampler")]
