@@ -30,8 +30,8 @@ TINY = {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128
 
 
 def recipe(family, controls=None, sampling=None, start=None, **rl):
-    """All stages of a tiny model that is made; or RL alone, of the model of the run `start`."""
-    stages = {"evaluation": {"every": 0, "limit": 2, "sampled": False, "final": ["val"]}}
+    """All stages of a tiny model that is made; or RL alone, of the model of the run `start`, and no evaluation."""
+    stages = {"evaluation": {"every": 0, "final": [], "untrained": False}}
     if start is None:
         evaluation = {"every": 1, "limit": 2, "final": ["val"]}
         stages = {"sft": {"steps": 2, "batch_size": 4}, "evaluation": evaluation}
@@ -75,6 +75,8 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
         assert row["train/completion_length"] <= 8
     assert "every choice that was sampled" in (run.folder / "report.html").read_text(encoding="utf-8")
     assert saved_settings(str(run.folder / "models" / "rl"))["family"] == family
+    card = read_json(run.folder / "models" / "rl" / "plumbline.json")
+    assert card["model"]["dtype"] == "float32", "what auto was is remembered"
 
 
 @pytest.mark.parametrize("family", sorted(SAMPLING))
@@ -101,6 +103,8 @@ def assert_answers_as_in_its_run(run):
 def test_a_saved_model_is_opened_as_what_it_is(finished):
     family, run = finished
     saved = str(run.folder / "models" / "rl")
+    section = recipe(family).model.model_copy(update={"rows_at_once": 3})
+    assert open_policy(section, saved).rows_at_once == 3
     if family != "flow":  # whose noise is drawn even where its tokens are not
         assert_answers_as_in_its_run(run)
     other = "masked" if family != "masked" else "slots"
@@ -161,11 +165,6 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(ModelError, match="needs bitsandbytes"):
         evaluated(saved)
-
-
-def test_what_auto_was_is_remembered(finished):
-    _, run = finished
-    assert read_json(run.folder / "models" / "rl" / "plumbline.json")["model"]["dtype"] == "float32"
 
 
 @pytest.mark.parametrize(
@@ -244,12 +243,6 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
         for name, gradient in gradients.items():
             torch.testing.assert_close(gradient, found[0][1][name], atol=1e-6, rtol=1e-4)
     assert _backward(opened, _passes(batch, 80), seed=4) != pytest.approx(found[0][0], rel=1e-3)
-
-
-def test_rows_at_once_is_a_key(finished):
-    family, run = finished
-    section = recipe(family).model.model_copy(update={"rows_at_once": 3})
-    assert open_policy(section, str(run.folder / "models" / "rl")).rows_at_once == 3
 
 
 @pytest.mark.parametrize(("rate", "worse"), [(1e-3, []), (1e-1, [2, 4])])
