@@ -19,8 +19,9 @@ def fatal(said) -> list[str]:
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A working directory; no reward is tried."""
+    """A working directory; no reward is tried, and how long texts are is seen in a small shop."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("plumbline_commerce.task.SKETCHED_ORDERS", 500)
     monkeypatch.setattr(module, "CHECKS", [check for check in module.CHECKS if check.quick])
     return tmp_path
 
@@ -64,7 +65,7 @@ def test_the_command_ends_with_1_where_something_is_wrong(place, monkeypatch, ca
 
 
 def test_the_sizes_said_are_those_that_are_built(tmp_path):
-    options = ["task.options.orders=3000", "task.options.extraction=97"]
+    options = ["task.options.orders=500", "task.options.extraction=97"]
     recipe = load("commerce-tiny", options)
     opened, wrong = open_tasks(recipe, tmp_path / "none", tmp_path / "scratch")
     said = opened[""]

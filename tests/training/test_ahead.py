@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from conftest import WORDS, sharpen
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import policy as sampler
-from plumbline.recipe import parse
+from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.recipe import TinySection, parse
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Run
 from plumbline.training import rl as loop
@@ -19,19 +21,15 @@ from plumbline.training.stage import Stage
 from tests.toy import ToyTask
 from tests.training.toy_runs import samplers, train_toy
 
-LEARNS = {
-    "steps": 60,
-    "prompts_per_step": 4,
-    "group_size": 8,
-    "optimiser": {"learning_rate": 5e-3, "schedule": "constant"},
-}
+CONSTANT = {"schedule": "constant"}
+LEARNS = {"prompts_per_step": 4, "group_size": 8, "max_tokens": 4}
 TIS = {"old": "rescored", "tis": 2.0}
 
 
 def reward_of(policy) -> float:
     """The mean reward of the learner's own law, whatever drew its rollouts."""
     task = ToyTask({})
-    groups = collect(policy, task, task.examples("val"), copies=8, sampling=Sampling(max_tokens=8), key=(1,))
+    groups = collect(policy, task, task.examples("val"), copies=8, sampling=Sampling(max_tokens=4), key=(1,))
     return float(np.mean([rollout.reward for group in groups for rollout in group.rollouts]))
 
 
@@ -40,36 +38,58 @@ def answers(policy) -> list[list[int]]:
     return [trajectory.tokens.tolist() for _, trajectory in policy.sample(requests)]
 
 
-def test_a_sampler_behind_reaches_what_one_that_waits_reaches(tiny_folder, tmp_path):
-    for lag, settings in ((0, {}), (1, {}), (1, TIS)):
-        policy, run = train_toy(tiny_folder, tmp_path / f"{lag}{len(settings)}", lag=lag, **LEARNS, **settings)
-        rows = run.rows("rl")
-        assert np.mean([row["train/reward"] for row in rows[:5]]) < 0.3
-        assert reward_of(policy) > 0.95
+@pytest.fixture(scope="module")
+def shallow(tmp_path_factory):
+    """A model of one layer, which needs half of the time."""
+    folder = tmp_path_factory.mktemp("ahead") / "shallow"
+    make_tiny(folder, TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=256), WORDS * 10, seed=0)
+    sharpen(folder)
+    return folder
+
+
+def test_a_sampler_behind_reaches_what_one_that_waits_reaches_and_the_negative_control_does_not(shallow, tmp_path):
+    ways = {
+        "waits": {"lag": 0},
+        "behind": {"lag": 1},
+        "weighted": {"lag": 1, **TIS},
+        "shuffled": {"lag": 0, "controls": {"shuffle_advantages": True}},
+    }
+    gains, optimiser = {}, {"learning_rate": 5e-3, **CONSTANT}
+    for name, settings in ways.items():
+        policy, run = train_toy(shallow, tmp_path / name, steps=60, optimiser=optimiser, **LEARNS, **settings)
+        rows, lag = run.rows("rl"), settings["lag"]
+        rewards = [row["train/reward"] for row in rows]
+        gains[name] = np.mean(rewards[-5:]) - np.mean(rewards[:5])
+        assert np.mean(rewards[:5]) < 0.3
         assert [row["train/staleness"] for row in rows] == [min(step, lag) for step in range(60)]
         assert max(row["train/sampler_scorer_gap"] for row in rows) < 1e-5, "by law 1, under the weights that drew"
         gaps = [row["train/tis_gap"] for row in rows]
         assert gaps == [None] * 60 if lag == 0 else max(gaps) > 0.01 > 1e-5 > gaps[0]
-        assert {row["train/tis_capped"] is None for row in rows} == {not settings}
+        moved = [row for row in rows if row["train/frac_reward_zero_std"] < 1]  # by some answers
+        assert {row["train/tis_capped"] is None for row in moved} == {"tis" not in settings}
+        assert name == "shuffled" or reward_of(policy) > 0.95
+    assert gains["waits"] > 0.3
+    assert gains["shuffled"] < gains["waits"] / 3
 
 
 def test_where_the_sampler_differs_learning_takes_the_correction(tiny_folder, tmp_path, monkeypatch):
     """The sampler's logits are off by a number for each token (standard deviation 3); it records what it does."""
     honest, noise = sampler.draw, 3 * torch.randn(300, generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(sampler, "draw", lambda logits, *rest: honest(logits + noise[: logits.shape[-1]], *rest))
-    reached, last = {}, {}
+    learns = {**LEARNS, "lag": 1, "steps": 25, "optimiser": {"learning_rate": 2e-2, **CONSTANT}}
+    reached, first = {}, {}
     for name, settings in (("clipped", {}), ("uncorrected", {"old": "rescored"}), ("corrected", TIS)):
-        policy, run = train_toy(tiny_folder, tmp_path / name, lag=1, max_gap=10, patience=60, **LEARNS, **settings)
-        last[name] = run.rows("rl")[-1]
+        policy, run = train_toy(tiny_folder, tmp_path / name, max_gap=10, patience=25, **learns, **settings)
+        first[name] = run.rows("rl")[0]
         with monkeypatch.context() as own:
             own.setattr(sampler, "draw", honest)
             reached[name] = reward_of(policy)
     assert reached["corrected"] > 0.9
     assert reached["uncorrected"] < 0.7
     assert reached["clipped"] < 0.4, "the mismatch alone takes the ratios out of the clip"
-    assert last["corrected"]["train/tis_gap"] > 0.1
+    assert first["corrected"]["train/tis_gap"] > 0.1
     with pytest.raises(TrainingStopped, match="differ from the sampler's"):
-        train_toy(tiny_folder, tmp_path / "watched", lag=1, **LEARNS)
+        train_toy(tiny_folder, tmp_path / "watched", **learns)
     assert Run.read(tmp_path / "watched").rows("rl") == [], "before the first update"
 
 
