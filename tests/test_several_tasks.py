@@ -140,9 +140,9 @@ def test_the_example_of_the_guide_is_a_recipe():
     page = (Path(__file__).parents[1] / "docs" / "your-task.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```text\n(tasks:.*?)```", page, flags=re.DOTALL)
     recipe = parse({"name": "guide", "model": {"name": "x"}, **yaml.safe_load(block)})
-    made = source(
-        {"extraction": 40, "tickets": 40}, {name: one.weight for name, one in recipe.tasks.items()}, recipe.mix
-    )
+    weights = {name: one.weight for name, one in recipe.tasks.items()}
+    made = source(dict.fromkeys(weights, 40), weights, recipe.mix)
+    assert set(weights) == {"extraction", "tickets"}
     assert {name: len(found) for name, found in made.deal(6, 0, "rl", 0).items()} == {"extraction": 2, "tickets": 4}
 
 
@@ -158,6 +158,13 @@ def test_an_option_that_a_task_does_not_have_is_said_with_the_tasks_name(tmp_pat
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Run:
     return run_recipe(parse(VALUES), tmp_path_factory.mktemp("several") / "run")
+
+
+def from_base(finished: Run, **values) -> dict:
+    """The recipe above with other values, from the tiny model that the finished run has made."""
+    model = {"name": str(finished.model("base")), "threads": 1}
+    evaluation = {"every": 0, "final": ["val"], "untrained": False}
+    return {**VALUES, "model": model, "evaluation": evaluation, "sft": None, **values}
 
 
 def test_rewards_parts_evaluations_and_epochs_are_kept_by_task(finished):
@@ -251,9 +258,8 @@ def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path
         broken.setattr(Stage, "spend", stop_once)
         with pytest.raises(KeyboardInterrupt):
             run_recipe(parse(VALUES), tmp_path / "run")
-    monkeypatch.setattr(
-        "plumbline.training.pipeline.evaluate_reference", None
-    )  # a browser's verdicts would take minutes again
+    # A browser's verdicts would take minutes again.
+    monkeypatch.setattr("plumbline.training.pipeline.evaluate_reference", None)
     again = run_recipe(parse(VALUES), tmp_path / "run", resume=True)
     for name in ("metrics.jsonl", "samples.jsonl", "models/rl/model.safetensors"):
         assert (again.folder / name).read_bytes() == (finished.folder / name).read_bytes(), name
@@ -265,8 +271,8 @@ def test_what_is_held_out_of_one_task_is_not_trained_on_for_another(tmp_path):
         run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
 
 
-def test_sft_shows_the_demonstrations_of_the_tasks_that_it_names(tmp_path):
-    values = {**VALUES, "sft": {**VALUES["sft"], "steps": 1, "batch_size": 1, "tasks": ["words"]}, "rl": None}
+def test_sft_shows_the_demonstrations_of_the_tasks_that_it_names(finished, tmp_path):
+    values = from_base(finished, sft={**VALUES["sft"], "steps": 1, "batch_size": 1, "tasks": ["words"]}, rl=None)
     run = run_recipe(parse(values), tmp_path / "run")
     assert run.rows("sft")[-1]["train/epoch"] == pytest.approx(1 / 5), "one of the five words"
     with pytest.raises(RecipeError, match=r"sft.tasks has wrds, and the names of tasks are letters, words"):
@@ -315,24 +321,24 @@ def test_a_run_does_not_begin_from_a_model_that_was_trained_on_what_it_holds_out
         run_recipe(parse(again), tmp_path / "again")
 
 
-def test_a_verifier_that_breaks_stops_the_run_however_small_its_tasks_share_is(tmp_path):
+def test_a_verifier_that_breaks_stops_the_run_however_small_its_tasks_share_is(finished, tmp_path):
     tasks = {**TASKS, "words": {**TASKS["words"], "options": {"size": 5, "breaks": [f"train-{i}" for i in range(5)]}}}
     tasks["letters"] = {**TASKS["letters"], "weight": 7}
-    values = {**VALUES, "tasks": tasks, "sft": None, "rl": {**VALUES["rl"], "prompts_per_step": 8}}
+    values = from_base(finished, tasks=tasks, rl={**VALUES["rl"], "prompts_per_step": 8})
     with pytest.raises(TrainingStopped, match="4 of 4 completions could not be judged"):
         run_recipe(parse(values), tmp_path / "run")
 
 
 def test_the_demo_of_extraction_and_forms_runs_at_a_tiny_size(tmp_path):
     small = {
-        "tasks.extraction.options": "{orders: 300, extraction: 24, instructions: short, keys: [sentiment]}",
+        "tasks.extraction.options": "{orders: 60, extraction: 24, instructions: short, keys: [sentiment]}",
         "tasks.forms.options.records": 12,
         "model.tiny": "{hidden: 32, layers: 1, heads: 2, vocabulary: 500, context: 320, steps: 2, batch_size: 2, "
         "task_options: {extraction: {seed: 7}, forms: {seed: 7}}}",
         "sft.steps": 2,
         "rl": "{steps: 2, prompts_per_step: 2, group_size: 2}",
         "sampling.max_tokens": 8,
-        "evaluation": "{every: 1, limit: 2, final: [test]}",
+        "evaluation": "{every: 0, limit: 2, final: [test], sampled: False}",
     }
     recipe = load("mixed-demo", [f"{key}={value}" for key, value in small.items()])
     run_recipe(recipe, tmp_path / "run")
@@ -357,8 +363,8 @@ def _records(run: Run, name: str):
     return open_task(section.name, section.options, run.folder / "data" / name).examples("train")
 
 
-def test_a_sweep_has_figures_for_each_task(tmp_path):
-    values = {**VALUES, "sft": None, "rl": {**VALUES["rl"], "steps": 1}, "evaluation": {"every": 0, "final": ["val"]}}
+def test_a_sweep_has_figures_for_each_task(finished, tmp_path):
+    values = from_base(finished, rl={**VALUES["rl"], "steps": 1}, evaluation={"every": 0, "final": ["val"]})
     rows = run_sweep({"only": parse(values)}, tmp_path / "sweep", resume=False, observers=lambda *_: [])
     assert {name for name, value in rows[0].items() if isinstance(value, dict)} == {
         f"{task} {mode}" for task in TASKS for mode in ("greedy", "sampled")
@@ -397,31 +403,19 @@ def test_rewards_of_two_rubrics_are_averaged_as_means_and_not_at_all_where_a_tas
     assert _rewards([group("", {"x": 1.0})], [""]) == {"train/reward": 1.0, "train/reward/x": 1.0}
 
 
-def test_tasks_that_ask_the_same_draw_answers_of_their_own(tiny_policy):
-    made = source({"a": 1, "b": 1}, {"a": 1, "b": 1})
-    first, second = _collect(tiny_policy, made, toy_recipe(steps=1), 0)
-    assert (first.task, second.task) == ("a", "b")
-    assert first.example.id == second.example.id
-    pairs = zip(first.rollouts, second.rollouts, strict=True)
-    assert any(one.text != other.text for one, other in pairs)
-
-
 def test_tasks_are_drawn_in_one_call_and_each_as_if_it_were_alone(tiny_policy, monkeypatch):
-    made = source({"a": 1, "b": 1}, {"a": 1, "b": 1})
+    """Tasks that ask the same have answers of their own."""
+    made, recipe = source({"a": 1, "b": 1}, {"a": 1, "b": 1}), toy_recipe(steps=1)
     calls, draw = [], tiny_policy.sample
     monkeypatch.setattr(tiny_policy, "sample", lambda requests: (calls.append(len(requests)), draw(requests))[1])
-    together = _collect(tiny_policy, made, toy_recipe(steps=1), 0)
+    together = first, second = _collect(tiny_policy, made, recipe, 0)
+    assert ((first.task, second.task), first.example.id) == (("a", "b"), second.example.id)
+    assert any(one.text != other.text for one, other in zip(first.rollouts, second.rollouts, strict=True))
     assert calls == [sum(len(one.rollouts) for one in together)]
     for one in together:
-        copies, key = len(one.rollouts), (toy_recipe(steps=1).seed, "rl", "sample", 0, one.task)
-        (alone,) = collect(
-            tiny_policy,
-            made.tasks[one.task],
-            [one.example],
-            copies=copies,
-            sampling=toy_recipe(steps=1).sampling,
-            key=key,
-        )
+        how = {"copies": len(one.rollouts), "sampling": recipe.sampling}
+        key = (recipe.seed, "rl", "sample", 0, one.task)
+        (alone,) = collect(tiny_policy, made.tasks[one.task], [one.example], key=key, **how)
         assert [rollout.text for rollout in alone.rollouts] == [rollout.text for rollout in one.rollouts]
 
 
