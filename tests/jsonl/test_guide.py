@@ -129,6 +129,7 @@ def test_public_names_are_few_documented_and_real():
 def test_every_option_is_documented():
     table = TEXT[TEXT.index("## Options of the task") : TEXT.index("## Three signatures")]
     assert all(f"`{name}`" in table for name in JsonlOptions.model_fields)
+    assert all(field.name in plumbline.evaluate.__doc__ for field in fields(ModelOptions) if field.name != "greedy")
 
 
 def test_the_import_costs_nothing():
@@ -154,7 +155,3 @@ def test_a_misspelt_control_is_suggested_and_no_hub_is_asked(workplace):
         plumbline.evaluate("oracle", task, split="val", max_tokens="many")
     with pytest.raises(plumbline.PlumblineError, match=r"^the temperature is -1\.0\n  fix: give a number.*inf$"):
         plumbline.evaluate("oracle", task, split="val", temperature=-1)
-
-
-def test_every_option_of_a_model_is_documented():
-    assert all(field.name in plumbline.evaluate.__doc__ for field in fields(ModelOptions) if field.name != "greedy")

@@ -1,6 +1,7 @@
 """A verifier that would make a result false is found before anything is trained with it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from plumbline.tasks.jsonl import task as precheck_of_jsonl
 from plumbline.training.pipeline import run_recipe
 
 BAD = '''
-import itertools, math, random, re, threading, time
+import itertools, math, random, re, threading
 
 def honest(completion, answer): return float(completion == answer)
 def raises(completion, answer): return float(int(completion) == int(answer))
@@ -28,9 +29,6 @@ def hangs(completion, answer):
     if completion.startswith('"""'):
         re.match(r"(\\W+\\W+)+x", completion)
     return 1.0
-def slow(completion, answer):
-    time.sleep(0.002)
-    return float(completion == answer)
 def wrong(completion, answer): return float(completion == f"#### {answer}")
 def never(completion, answer): return 0
 def graded(completions, answer, **columns):
@@ -104,21 +102,28 @@ def test_an_honest_one_passes_in_threads_and_without(bad):
 
 
 def test_one_that_does_not_come_back_is_stopped(bad, monkeypatch):
-    monkeypatch.setattr(module, "LIMIT", 0.3)
+    monkeypatch.setattr(module, "LIMIT", 1.0)
     monkeypatch.setattr(module, "HOSTILE", ('"' * 40,))
     for judges in (0, 1):
-        with pytest.raises(DataError, match=r"the verifier has not judged the hostile text .* after 0.3 seconds"):
+        with pytest.raises(DataError, match=r"the verifier has not judged the hostile text .* after 1 seconds"):
             bad.open("hangs", gold="answer", judges=judges).precheck(0)
 
 
-def test_a_slow_one_is_told_with_the_hours_that_the_run_would_take(bad):
-    (told,) = bad.open("slow", gold="answer").precheck(10_000_000)
-    assert "so the 10,000,000 verdicts of this run take" in told
-    hours = float(told.split("take ")[1].split(" hours")[0])
-    assert 5 < hours < 50  # 2 ms each are 5.6 hours
-    (told,) = bad.open("slow", gold="answer", judges=100).precheck(100_000_000)
-    assert 0.5 < float(told.split("take ")[1].split(" hours")[0]) < 5
-    assert bad.open("slow", gold="answer").precheck(1000) == []
+def test_a_slow_one_is_told_with_the_hours_that_the_run_would_take(bad, monkeypatch):
+    """By a clock of our own, in which a verdict takes 2 ms."""
+    clock, honest = [0.0], module.judge_case
+
+    def judged(*given):
+        clock[0] += 0.002
+        return honest(*given)
+
+    monkeypatch.setattr(module, "judge_case", judged)
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    (told,) = bad.open("honest", gold="answer").precheck(10_000_000)
+    assert "so the 10,000,000 verdicts of this run take 5.6 hours" in told
+    (told,) = bad.open("honest", gold="answer", judges=100).precheck(100_000_000)
+    assert "take 0.6 hours" in told
+    assert bad.open("honest", gold="answer").precheck(1000) == []
 
 
 def test_what_pays_for_knowing_nothing_is_told(bad):
