@@ -88,25 +88,6 @@ def test_there_is_nothing_to_compare_in_one_part(sizes, groups):
     assert signal_and_noise(4.0, [4.0], sizes, groups) is None
 
 
-@pytest.mark.parametrize("groups", [4, 16, 64])
-def test_the_cosine_of_two_batches_is_ratio_over_one_plus_ratio_where_noise_goes_everywhere(groups):
-    rng = np.random.default_rng(2)
-    mean = rng.standard_normal(300) * 0.2
-    spread = rng.uniform(0.5, 2.0, 300)
-    sums = groups * mean + groups**0.5 * spread * rng.standard_normal((2, 400, 300))
-    cosine = (sums[0] * sums[1]).sum(1) / np.linalg.norm(sums, axis=2).prod(0)
-    ratio = groups * (mean**2).sum() / (spread**2).sum()
-    assert 0.05 < ratio / (1 + ratio) < 0.9
-    assert cosine.mean() == pytest.approx(ratio / (1 + ratio), abs=0.01)
-
-
-def test_the_cosine_is_less_where_noise_goes_one_way():
-    """The limit that the docstring names: in one dimension the cosine is 1 or -1."""
-    rng = np.random.default_rng(3)
-    sums = 0.5 + rng.standard_normal((2, 20000))
-    assert np.sign(sums).prod(0).mean() < 0.25 / 1.25 - 0.03
-
-
 class TestIndependentParts:
     def test_passes_of_different_groups_are_parts(self):
         assert independent_parts([[b"a"], [b"b", b"c"]]) == ([0, 1], {0: 1, 1: 2})

@@ -112,14 +112,6 @@ def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(ti
     assert drawn == [generator(0, "rl", "likelihood", step).random() for step in steps]
 
 
-def test_every_prompt_comes_once_before_any_comes_again():
-    examples = ToyTask({"size": 10}).examples("train")
-    source = Source.of(ToyTask({}), examples)
-    seen = [example.id for step in range(10) for example in source.draw(3, step, "rl", seed=1)[""]]
-    assert len(set(seen[:10])) == len(set(seen[10:20])) == len(set(seen[20:30])) == 10
-    assert seen[:10] != seen[10:20]
-
-
 @pytest.mark.parametrize("lag", [0, 1])
 def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path, lag):
     with pytest.raises(TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"):
