@@ -172,10 +172,14 @@ class Engine:
 TEXTS = {"val-0": [["a", "aa"], [""]], "val-1": [["bb", "ab"], ["b" * 50, "a"]]}
 
 
+def answered(task, engine):
+    return collect(engine, task, task.examples("val"), copies=2, sampling=Sampling(max_tokens=4), key=(7,))
+
+
 @pytest.mark.parametrize("kind", [Asks, Threads])
 def test_live_episodes_are_asked_together_turn_by_turn(kind):
     task, engine = kind({"size": 2}), Engine(TEXTS)
-    groups = collect(engine, task, task.examples("val"), copies=2, sampling=Sampling(max_tokens=4), key=(7,))
+    groups = answered(task, engine)
     assert engine.calls == [
         [(7, name, copy, 0) for name in ("val-0", "val-1") for copy in (0, 1)],
         [(7, "val-0", 0, 1), (7, "val-1", 0, 1), (7, "val-1", 1, 1)],
@@ -191,8 +195,8 @@ def test_live_episodes_are_asked_together_turn_by_turn(kind):
 
 
 def test_a_prompt_that_does_not_fit_ends_its_episode_and_no_other():
-    task, engine = Asks({"size": 2}), Engine(TEXTS, context=60)
-    groups = collect(engine, task, task.examples("val"), copies=2, sampling=Sampling(max_tokens=4), key=(7,))
+    task = Asks({"size": 2})
+    groups = answered(task, Engine(TEXTS, context=60))
     assert [[one.cut for one in group.rollouts] for group in groups] == [[False, False], [False, True]]
     cut = groups[1].rollouts[1]
     assert len(cut.turns) == 1
@@ -207,9 +211,7 @@ def test_a_verifier_that_breaks_in_a_later_turn_fails_that_rollout():
                 raise RuntimeError("gone")
             return super().judge(example, completion)
 
-    task = Breaks({"size": 2})
-    law = Sampling(max_tokens=4)
-    groups = collect(Engine(TEXTS), task, task.examples("val"), copies=2, sampling=law, key=(7,))
+    groups = answered(Breaks({"size": 2}), Engine(TEXTS))
     failed = [[one.failure is not None for one in group.rollouts] for group in groups]
     assert failed == [[True, False], [False, False]]
     assert np.isnan(groups[0].rollouts[0].reward)
@@ -365,6 +367,11 @@ def test_a_class_that_is_no_task_has_the_defaults_of_one():
 
 
 @pytest.fixture(scope="module")
+def once():
+    return open_task("forms", {}, Path("unused"))
+
+
+@pytest.fixture(scope="module")
 def twice():
     return open_task("forms", {"attempts": 2}, Path("unused"))
 
@@ -397,11 +404,8 @@ def test_a_further_attempt_shows_the_servers_errors_and_nothing_of_what_is_right
     swap = {values["window_start"]: values["window_end"], values["window_end"]: values["window_start"]}
     lines = []
     for line in example.gold.splitlines():
-        for old, new in swap.items():
-            if f"'{old}'" in line:
-                line = line.replace(old, new)
-                break
-        lines.append(line)
+        old = next((value for value in swap if f"'{value}'" in line), None)
+        lines.append(line.replace(old, swap[old]) if old else line)
     episode = episode_of(twice, example)
     episode.tell("\n".join(lines))
     shown = episode.ask()[-1]["content"]
@@ -441,8 +445,7 @@ def test_what_is_shown_holds_no_gold_value(twice):
     assert checked > 100
 
 
-def test_controls_earn_no_more_in_two_attempts(twice):
-    once = open_task("forms", {}, Path("unused"))
+def test_controls_earn_no_more_in_two_attempts(once, twice):
     examples = twice.examples("val")[:30]
     for name, control in twice.controls.items():
         totals = {}
@@ -466,7 +469,7 @@ class Shown:
 
 
 def test_sft_shows_the_second_attempt_after_a_careless_first(tmp_path):
-    options = {"attempts": 2, "records": 20, "sloppiness": {"unsent": 0.5}}
+    options = {"attempts": 2, "records": 10, "sloppiness": {"unsent": 0.5}}
     task = open_task("forms", options, tmp_path)
     chats = {one.id: demonstrate(Shown(), task, one, SftSection(steps=1), 0) for one in task.examples("train")}
     lengths = [len(turns) for turns in chats.values()]
@@ -497,13 +500,15 @@ def test_sft_shows_the_second_attempt_after_a_misread_first_where_recordings_are
             firsts.add(misread["content"])
         sent += len(chats) == 1
     assert len(firsts) + sent == 40, "each its own"
-    none = open_task("forms", {"attempts": 2, "records": 10, "damaged": 0}, Path("unused"))
-    assert {len(none.demonstrations(one, 5)) for one in none.examples("train")} == {1}
     assert sent < 10, "where every plan with mistakes is sent there is nothing to show"
 
 
-def test_two_attempts_are_another_rubric(twice):
-    once = open_task("forms", {}, Path("unused"))
+def test_sft_shows_no_second_attempt_where_nothing_is_damaged():
+    task = open_task("forms", {"attempts": 2, "records": 10, "damaged": 0}, Path("unused"))
+    assert {len(task.demonstrations(one, 5)) for one in task.examples("train")} == {1}
+
+
+def test_two_attempts_are_another_rubric(once, twice):
     assert once.rubric == "forms-received/2+9f1f81:suite 1"
     assert twice.rubric == f"{once.rubric}:2 attempts"
     with pytest.raises(RecipeError, match="seed-v6 judges one plan"):
