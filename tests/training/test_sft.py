@@ -48,19 +48,6 @@ def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
         torch.testing.assert_close(gradients[name], weight.grad, atol=1e-5, rtol=1e-3)
 
 
-def test_cutting_a_batch_into_passes_changes_nothing(tiny_folder):
-    losses, gradients = [], []
-    for budget in (10_000, 60):
-        policy = fresh_policy(tiny_folder)
-        batch = [policy.demonstrate([*CHAT[:2], {"role": "assistant", "content": "sim " * n}]) for n in (1, 2, 9)]
-        assert len(_passes(batch, budget)) == (1 if budget > 1000 else 3)
-        losses.append(_backward(policy, _passes(batch, budget), 0))
-        gradients.append([weight.grad for weight in policy.trainable().values()])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
-
-
 def test_targets_are_the_answer_and_the_token_that_ends_it(tiny_policy):
     demonstration = tiny_policy.demonstrate(CHAT)
     targets = [t for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True) if is_target]
