@@ -58,6 +58,7 @@ RECIPES = {
     "surrogate": f"description: {HALF}",
     "nul": 'name: x\nmodel: {name: "a\\0b"}',
     "twice": "name: x\nname: y",
+    "twice-within": "rl: {steps: 1, steps: 2}",
     "self": "extends: bad-self.yaml",
     "up": "extends: ..",
     "gone": "extends: gone.yaml",
