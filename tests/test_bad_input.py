@@ -148,7 +148,12 @@ BLOCKED = [
     ("transformers", "eval models/plain --task commerce", "a model needs transformers", "train"),
     ("torch", "run commerce-tiny --out new", "a model needs torch", "train"),
     ("torch", "sweep commerce-tiny --vary seed=0,1 --out new", "a model needs torch", "train"),
-    ("peft", 'run commerce-tiny --out new --set model={"name":"models/plain","lora":{}}', "a model needs peft", "train"),
+    (
+        "peft",
+        'run commerce-tiny --out new --set model={"name":"models/plain","lora":{}}',
+        "a model needs peft",
+        "train",
+    ),
     ("torch", "convert junk.pth --out new --tokenizer gpt2", "this command needs torch", "train"),
     ("selectolax", "eval oracle --task forms", "the direct executor needs selectolax", "forms"),
     ("selectolax", "run forms-demo --out new", "the direct executor needs selectolax", "forms"),

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from plumbline.cli.main import main
-from plumbline.errors import EngineError, RecipeError, RunError
+from plumbline.errors import EngineError, RunError
 from plumbline.evaluation.statistics import t_interval, t_quantile
 from plumbline.reports.several import seeds_terminal, sweep_table
 from plumbline.training.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
@@ -123,13 +123,10 @@ def test_a_run_that_takes_what_there_is_takes_a_gpu_of_a_cluster_that_has_some()
     assert given == [("auto", 1.0), ("cuda:0", 0.0), ("cuda:0", 1.0)]
 
 
-def test_values_are_yaml_and_each_stands_once(recipe):
+def test_values_are_yaml(recipe):
     found = variants(recipe, [], ["evaluation.final=[val],[val, test]", "rl.optimiser.learning_rate=5e-6,1e-4"])
     assert [len(one.evaluation.final) for one in found.values()] == [1, 1, 2, 2]
     assert {one.rl.optimiser.learning_rate for one in found.values()} == {5e-6, 1e-4}
-    for wrong, message in (("seed=0,0", "has seed=0 twice"), ("seed", "names no values"), ("seed=", "names no values")):
-        with pytest.raises(RecipeError, match=message):
-            variants(recipe, [], [wrong])
 
 
 # -- over seeds ----------------------------------------------------------------------------------------------------
@@ -172,15 +169,7 @@ def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
         assert figure in page.getvalue()
 
 
-def test_seeds_are_set_in_one_place_and_stand_once(recipe):
+def test_seeds_are_the_last_values_of_a_label(recipe):
     assert list(variants(recipe, [], ["rl.beta=0,1"], "4,5")) == [
         f"rl.beta={b} seed={s}" for b in (0, 1) for s in (4, 5)
     ]
-    for seeds, varied, message in (
-        ("4,4", [], "--seeds 4,4 has seed=4 twice"),
-        ("4,5", ["seed=1,2"], "--seeds 4,5 and seed=1,2 both set the seed"),
-        ("", [], "--seeds  names no values"),
-        ("a", [], "seed"),
-    ):
-        with pytest.raises(RecipeError, match=message):
-            variants(recipe, [], varied, seeds)

@@ -18,10 +18,8 @@ def records(tmp_path_factory):
 def test_a_task_of_ours_is_sound(name, records, monkeypatch):
     monkeypatch.setattr(cheats, "VERDICTS", 400)
     monkeypatch.setattr(cheats, "MEASURING", 10)
-    if name == "forms":
-        task = open_task("forms", {}, records / "forms")
-    else:
-        task = open_task("commerce", {**SMALL, "job": name}, records / "commerce")
+    task, options = ("forms", {"records": 20}) if name == "forms" else ("commerce", {**SMALL, "job": name})
+    task = open_task(task, options, records / task)
     found = audit(task, limit=6)
     assert found.findings == ()
     assert found.context.ceiling == 1.0
