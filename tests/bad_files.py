@@ -214,7 +214,7 @@ MODELS: dict[str, dict[str, str]] = {
         "adapter_config.json": json.dumps(
             {"base_model_name_or_path": "http://169.254.169.254/iam", "peft_type": "LORA", "r": 2, "lora_alpha": 4}
             | {"target_modules": ["q_proj"]}
-        ),
+        )
     },
     "list": {"config.json": "[]"},
     "cut": {"config.json": "{"},

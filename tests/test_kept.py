@@ -60,7 +60,7 @@ def test_tables_of_two_seeds_and_the_control(tmp_path):
     assert rows["oracle"].startswith("| oracle | – | 4 | 1.000 [")
     seeds = [line.split(" | ") for line in lines if " | float32 | " in line]
     assert [(cells[0], cells[1]) for cells in seeds] == [
-        *(("| SFT", "0"), ("| SFT", "1"), ("| GRPO", "0"), ("| GRPO", "1"), ("| GRPO, shuffled advantages", "0")),
+        *(("| SFT", "0"), ("| SFT", "1"), ("| GRPO", "0"), ("| GRPO", "1"), ("| GRPO, shuffled advantages", "0"))
     ]
     figures = [[cell.partition(" ")[0] for cell in cells[4:6]] for cells in seeds]
     assert figures == [["0.500", "–"], ["0.500", "–"], ["1.000", "+0.500"], ["0.500", "+0.000"], ["0.000", "-0.500"]]

@@ -290,10 +290,7 @@ SETTINGS = {
 }
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FILES = {
-    "a shard is absent": (
-        INDEX,
-        b'{"weight_map": {"a": "model.safetensors", "b": "model-2-of-2.safetensors"}}',
-    ),
+    "a shard is absent": (INDEX, b'{"weight_map": {"a": "model.safetensors", "b": "model-2-of-2.safetensors"}}'),
     "a weight is in no file": (INDEX, b'{"weight_map": {"lost": "model.safetensors"}}'),
     "a header is cut": (WEIGHTS, struct.pack("<Q", 10**6) + b"{"),
     "a header is none": (WEIGHTS, struct.pack("<Q", 4) + b"null"),
