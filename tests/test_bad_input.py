@@ -244,7 +244,7 @@ def test_standard_input_that_is_closed_or_is_no_text(plumbline, monkeypatch):
         assert message in err
 
 
-@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', "9" * 6000, "[" * 100_000, '{"a": 1e999}'])
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', "9" * 6000, "[" * 20_000, '{"a": 1e999}'])
 def test_what_a_model_wrote_is_no_error(plumbline, monkeypatch, text):
     """Half a surrogate, too: it goes out as the escape that it came as."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,7 +22,7 @@ from plumbline.recipe import ModelSection
 from plumbline.runs.cards import Card
 from plumbline.runs.claims import locked
 from tests.gguf_files import write_gguf, write_wheel
-from tests.test_never_lost import has_small_disks
+from tests.test_never_lost import needs_small_disks
 
 ROOT = Path(__file__).parents[1]
 
@@ -255,10 +254,7 @@ def test_ctrl_c_leaves_nothing_behind(entry, tmp_path, monkeypatch, moment):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(
-    shutil.which("unshare") is None or not has_small_disks(),
-    reason="this system does not let a test mount a small disk",
-)
+@needs_small_disks
 @pytest.mark.parametrize(("kilobytes", "written"), [(24, "wheel"), pytest.param(160, "model", marks=pytest.mark.slow)])
 def test_a_disk_that_fills_up_on_the_way(entry, kilobytes, written):
     """While pip writes the wheel (of 31 kB), and while the model (of 148 kB) is saved."""

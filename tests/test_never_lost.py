@@ -131,11 +131,13 @@ def test_a_run_killed_at_random_moments_is_the_same_run(driven, mode):
 
 
 def has_small_disks() -> bool:
-    probe = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt"],
-        capture_output=True,
-    )
-    return probe.returncode == 0
+    line = ["unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt"]
+    return shutil.which("unshare") is not None and subprocess.run(line, capture_output=True).returncode == 0
+
+
+needs_small_disks = pytest.mark.skipif(
+    not has_small_disks(), reason="this system does not let a test mount a small disk"
+)
 
 
 WRITES = (
@@ -189,10 +191,7 @@ FULL_DISK = """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    shutil.which("unshare") is None or not has_small_disks(),
-    reason="this system does not let a test mount a small disk",
-)
+@needs_small_disks
 def test_a_disk_that_is_full_at_any_kind_of_write_is_an_error_and_loses_nothing(recipe, tmp_path):
     """The disk fills up when a kind of file is first written; then there is space again, and the run is resumed."""
     parts = ("", *WRITES)  # the first is of a run that is left alone

@@ -9,7 +9,7 @@ from datetime import date
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import RecipeError
@@ -268,6 +268,7 @@ def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
             parse({**MINIMAL, "model": {**model, "date": wrong}})
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.text(max_size=8),
