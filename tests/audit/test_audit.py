@@ -241,6 +241,7 @@ def test_verls_compute_score_is_audited_as_it_is(plumbline, tmp_path, monkeypatc
 USERS = """
 import asyncio, json, re, signal, threading, time
 from signal import alarm as ring_in, signal as set_handler
+from pathlib import Path
 
 def last(text):
     return (re.findall(r"-?\\d+", text if isinstance(text, str) else text[-1]["content"]) or [None])[-1]
