@@ -21,10 +21,10 @@ RECIPE = {
     "name": "lost",
     "seed": 3,
     "task": {"name": "tests.toy:open_toy", "options": {"size": 8}},
-    "sft": {"steps": 6, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
-    "rl": {"steps": 8, "prompts_per_step": 2, "group_size": 4, "inner_epochs": 2, "optimiser": {"learning_rate": 1e-3}},
+    "sft": {"steps": 4, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {"steps": 4, "prompts_per_step": 2, "group_size": 4, "inner_epochs": 2, "optimiser": {"learning_rate": 1e-3}},
     "sampling": {"max_tokens": 8},
-    "evaluation": {"every": 4, "limit": 4, "final": ["val"]},
+    "evaluation": {"every": 2, "limit": 4, "final": ["val"]},
     "run": {"checkpoint_every": 2},
 }
 
@@ -83,8 +83,9 @@ DRIVER = """
 KILLED = {"kill": (1, 0.2), "interrupt": (3, 0.12)}
 """How: the seed of the moments, and the latest as a share of the whole run's time of the processor. Ctrl-C keeps each
 step, and must come sooner to come often."""
-SELDOM = 6
-OFTEN = 20
+SELDOM, OFTEN = 4, 20
+LATER = {SELDOM: 2.25, OFTEN: 1.0}
+"""A run that is killed seldom is killed later on."""
 
 
 def fingerprint(folder: Path, lived: str = "") -> dict[str, str]:
@@ -115,7 +116,7 @@ def forked(script, *arguments, under=()):
 def driven(request, recipe, tmp_path_factory):
     """How often runs are killed, the folder of them and of one that is left alone, and of each its kills."""
     folder, times = tmp_path_factory.mktemp("driven"), request.param
-    killed = {mode: (seed, share * (1 if times == OFTEN else 1.5)) for mode, (seed, share) in KILLED.items()}
+    killed = {mode: (seed, share * LATER[times]) for mode, (seed, share) in KILLED.items()}
     done = forked(DRIVER, json.dumps(recipe), str(folder), str(times), json.dumps(killed))
     return times, folder, json.loads(done.stdout.strip().splitlines()[-1])
 
