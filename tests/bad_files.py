@@ -58,6 +58,7 @@ RECIPES = {
     "surrogate": f"description: {HALF}",
     "nul": 'name: x\nmodel: {name: "a\\0b"}',
     "twice": "name: x\nname: y",
+    "twice-within": "rl: {steps: 1, steps: 2}",
     "self": "extends: bad-self.yaml",
     "up": "extends: ..",
     "gone": "extends: gone.yaml",
@@ -102,16 +103,8 @@ EVALUATIONS: dict[str, Any] = {
 """What is done to a good evaluation."""
 
 
-def damage_event(run: Path) -> None:
-    (run / "events.jsonl").write_bytes(b'{"kind": "note", "message": "\xff"}\n')
-
-
-def a_file(name: str, text: str) -> Any:
-    def write(run: Path) -> None:
-        (run / name).parent.mkdir(parents=True, exist_ok=True)
-        (run / name).write_text(text)
-
-    return write
+def a_file(name: str, text: str | bytes) -> Any:
+    return lambda run: put(run / name, text)
 
 
 def a_folder(name: str) -> Any:
@@ -156,7 +149,7 @@ def sample(**over: Any) -> str:
 
 
 RUNS: dict[str, Any] = {
-    "events": damage_event,
+    "events": a_file("events.jsonl", b'{"kind": "note", "message": "\xff"}\n'),
     "event": a_file("events.jsonl", "[1]\n"),
     "environment": a_file("environment.json", "[]"),
     "environment-cut": a_file("environment.json", "{"),
@@ -213,7 +206,7 @@ MODELS: dict[str, dict[str, str]] = {
         "adapter_config.json": json.dumps(
             {"base_model_name_or_path": "http://169.254.169.254/iam", "peft_type": "LORA", "r": 2, "lora_alpha": 4}
             | {"target_modules": ["q_proj"]}
-        ),
+        )
     },
     "list": {"config.json": "[]"},
     "cut": {"config.json": "{"},
@@ -270,63 +263,62 @@ SCORED = {
 """Rows for the task jsonl."""
 
 
+def put(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def files(rows: str) -> dict[str, str | bytes]:
+    """The content of ordinary files by name; `rows` is a good split of commerce."""
+    good = json.dumps({"id": json.loads(rows.splitlines()[0])["id"], "completion": "{}"})
+    key = b"general.architecture"  # an array of 2^60 numbers, of which none is there
+    array = struct.pack("<IQQQ", 3, 0, 1, len(key)) + key + struct.pack("<IIQ", 9, 4, 2**60)
+    return {
+        "notes.txt": "mine",
+        "full/notes.txt": "mine",
+        "latin.jsonl": '{"id": "a", "completion": "não", "text": "não"}\n'.encode("latin-1"),
+        "utf16.jsonl": '{"id": "a", "completion": "b", "text": "b"}\n'.encode("utf-16"),
+        "good.jsonl": good + "\n",
+        "bad-type.json": '{"type": "thing"}',
+        "bad-properties.json": '{"properties": 3}',
+        "bad-latin.yaml": "name: não".encode("latin-1"),
+        "junk.gguf": b"GGUF" + b"\0" * 20,
+        "text.gguf": "mine",
+        "pointer.gguf": POINTER,
+        "long.gguf": b"GGUF" + array,
+        "junk.pth": "mine",
+        **{f"bad-{name}.jsonl": text + "\n" for name, text in BAD_LINES.items()},
+        **{f"records/{name}/val.jsonl": text + "\n" for name, text in BAD_LINES.items()},
+        **{f"bad-{name}.json": text for name, text in BAD_JSON.items()},
+        **{f"manifests/{name}/manifest.json": text for name, text in BAD_JSON.items()},
+        **{f"manifests/{name}/val.jsonl": rows for name in BAD_JSON},
+        **{f"bad-{name}.yaml": text for name, text in RECIPES.items()},
+        **{f"models/{name}/{file}": text for name, model in MODELS.items() for file, text in model.items()},
+        **{f"scored-{name}.jsonl": "\n".join(map(json.dumps, lines)) + "\n" for name, lines in SCORED.items()},
+        **{f"{name}.py": text for name, text in TASKS.items()},
+    }
+
+
 def make_place(place: Path) -> None:
     """Everything that the table names, in one folder."""
     build_commerce(CommerceOptions(orders=200, extraction=20), place / "data" / "commerce")
-    (place / "emptydir").mkdir()
-    (place / "full").mkdir()
-    (place / "notes.txt").write_text("mine")
-    (place / "full" / "notes.txt").write_text("mine")
+    for name, content in files((place / "data" / "commerce" / "val.jsonl").read_text()).items():
+        put(place / name, content)
+    for name in ("emptydir", "folder.yaml", "records/folder/val.jsonl", "pipes"):
+        (place / name).mkdir(parents=True)
     for name in ("pipe", "pipe.jsonl", "pipe.json", "pipe.yaml", "pipe.csv", "pipe.log", "pipes/completions.jsonl"):
-        (place / name).parent.mkdir(exist_ok=True)
         os.mkfifo(place / name)
     for suffix in ("jsonl", "json", "yaml", "csv", "log", "wandb"):
         (place / f"zero.{suffix}").symlink_to("/dev/zero")
         with (place / f"sparse.{suffix}").open("wb") as file:
             file.truncate(6 * 10**9)
-    (place / "latin.jsonl").write_bytes('{"id": "a", "completion": "não", "text": "não"}\n'.encode("latin-1"))
-    (place / "utf16.jsonl").write_bytes('{"id": "a", "completion": "b", "text": "b"}\n'.encode("utf-16"))
-    good = json.loads((place / "data" / "commerce" / "val.jsonl").read_text().splitlines()[0])["id"]
-    (place / "good.jsonl").write_text(json.dumps({"id": good, "completion": "{}"}) + "\n")
-    for name, text in BAD_LINES.items():
-        (place / f"bad-{name}.jsonl").write_text(text + "\n")
-        (place / "records" / name).mkdir(parents=True)
-        (place / "records" / name / "val.jsonl").write_text(text + "\n")
-    (place / "records" / "folder" / "val.jsonl").mkdir(parents=True)
-    for name, text in BAD_JSON.items():
-        (place / f"bad-{name}.json").write_text(text)
-        (place / "manifests" / name).mkdir(parents=True)
-        shutil.copy(place / "data" / "commerce" / "val.jsonl", place / "manifests" / name)
-        (place / "manifests" / name / "manifest.json").write_text(text)
-    (place / "bad-type.json").write_text('{"type": "thing"}')
-    (place / "bad-properties.json").write_text('{"properties": 3}')
-    for name, text in RECIPES.items():
-        (place / f"bad-{name}.yaml").write_text(text)
-    (place / "bad-latin.yaml").write_bytes("name: não".encode("latin-1"))
-    (place / "folder.yaml").mkdir()
     one = to_json(evaluation("rl", "val", "greedy", Level(0.9, 0.8, 0.9), 4, 0))
-    (place / "good-evaluation.json").write_text(json.dumps(one))
+    put(place / "good-evaluation.json", json.dumps(one))
     for name, spoil in EVALUATIONS.items():
         spoilt = json.loads(json.dumps(one))
         spoil(spoilt)
-        (place / f"evaluation-{name}.json").write_text(json.dumps(spoilt))
+        put(place / f"evaluation-{name}.json", json.dumps(spoilt))
     make_run(place / "run")
     for name, spoil in RUNS.items():
         shutil.copytree(place / "run", place / "runs" / name)
         spoil(place / "runs" / name)
-    for name, files in MODELS.items():
-        (place / "models" / name).mkdir(parents=True)
-        for file, text in files.items():
-            (place / "models" / name / file).write_text(text)
-    (place / "junk.gguf").write_bytes(b"GGUF" + b"\0" * 20)
-    (place / "text.gguf").write_text("mine")
-    (place / "pointer.gguf").write_text(POINTER)
-    key = b"general.architecture"  # an array of 2^60 numbers, of which none is there
-    (place / "long.gguf").write_bytes(
-        b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(key)) + key + struct.pack("<IIQ", 9, 4, 2**60)
-    )
-    (place / "junk.pth").write_text("mine")
-    for name, lines in SCORED.items():
-        (place / f"scored-{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for name, text in TASKS.items():
-        (place / f"{name}.py").write_text(text)

@@ -6,22 +6,10 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter, TokenType, quants
+from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFWriter, TokenType, get_tensor_name_map, quants
 from safetensors.numpy import load_file
 
 from plumbline.policies.downloads.get import WheelModel
-
-NAMES = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-}
 
 
 def write_gguf(
@@ -54,10 +42,11 @@ def write_gguf(
     out.add_eos_token_id(ids[settings["eos_token"]])
     out.add_pad_token_id(ids[settings["pad_token"]])
     out.add_chat_template((folder / "chat_template.jinja").read_text())
+    names = get_tensor_name_map(MODEL_ARCH.LLAMA, config["num_hidden_layers"])
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     for name, weight in load_file(folder / "model.safetensors").items():
         kind = GGMLQuantizationType.Q4_1 if quantised and weight.ndim == 2 else GGMLQuantizationType.F32
-        to = _name(name)
+        to = names.get_name(name, try_suffixes=(".weight",))
         if count := heads.get(to.split(".")[2] if to.startswith("blk") else ""):
             rows, columns = weight.shape
             weight = weight.reshape(count, 2, rows // count // 2, columns).swapaxes(1, 2).reshape(rows, columns)
@@ -69,17 +58,6 @@ def write_gguf(
     out.write_tensors_to_file()
     out.close()
     return path
-
-
-def _name(name: str) -> str:
-    if name.startswith("model.layers."):
-        layer, _, rest = name.removeprefix("model.layers.").partition(".")
-        return f"blk.{layer}.{NAMES[rest.removesuffix('.weight')]}.weight"
-    return {
-        "model.embed_tokens.weight": "token_embd.weight",
-        "model.norm.weight": "output_norm.weight",
-        "lm_head.weight": "output.weight",
-    }[name]
 
 
 def write_wheel(gguf: Path, folder: Path, **changes: object) -> WheelModel:

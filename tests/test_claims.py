@@ -63,6 +63,12 @@ COMMANDS = [
 ]
 
 
+def begin(folder, *, resume=False, **changed):
+    """Start a run and leave it."""
+    with Run.start(toy_recipe(**changed), folder, resume=resume) as run:
+        return run
+
+
 def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -94,14 +100,6 @@ def test_no_command_touches_a_users_files(command, theirs, tmp_path, monkeypatch
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_file_is_no_folder_and_a_folder_no_file(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(StorageError, match="is a file"):
-        claims.claim(tmp_path / "file", "run")
-    with pytest.raises(StorageError, match="is a folder"):
-        claims.check_file(tmp_path, "page", lambda path: True)
-
-
 def test_what_we_made_for_one_purpose_is_not_taken_for_another(tmp_path):
     claims.claim(tmp_path / "made", "run")
     (tmp_path / "made" / "metrics.jsonl").write_text("")
@@ -111,16 +109,14 @@ def test_what_we_made_for_one_purpose_is_not_taken_for_another(tmp_path):
 
 
 def test_a_blank_run_is_begun_anew_without_a_users_file_in_it(tmp_path):
-    with Run.start(toy_recipe(), tmp_path / "run", resume=False):
-        pass
+    begin(tmp_path / "run")
     theirs = {"data/labels.csv", "data/mine/train.jsonl"}
     ours = {"data/train.jsonl", "evaluations/reference.val.oracle.json"}
     for name in (*theirs, *ours):
         (tmp_path / "run" / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / "run" / name).write_text("")
     (tmp_path / "run" / "data" / claims.MARK).write_text("commerce records\n")
-    with Run.start(toy_recipe(name="other"), tmp_path / "run", resume=False) as run:
-        assert run.recipe.name == "other"
+    assert begin(tmp_path / "run", name="other").recipe.name == "other"
     there = set(contents(tmp_path / "run"))
     assert theirs <= there
     assert not there & ours
@@ -137,36 +133,32 @@ def test_a_run_removes_and_writes_nothing_behind_a_link(tmp_path, link):
     for name in (*THEIRS, "step-000001/state.json", ".writing-x/a", ".a.tmp", ".plumbline"):
         (theirs / name).parent.mkdir(parents=True, exist_ok=True)
         (theirs / name).write_text("commerce records\n" if name == ".plumbline" else "mine")
-    with Run.start(toy_recipe(), tmp_path / "run", resume=False):
-        pass
+    begin(tmp_path / "run")
     place = tmp_path / "run" / link
     place.unlink(missing_ok=True)
     place.parent.mkdir(exist_ok=True)
     place.symlink_to(theirs / "metrics.jsonl" if place.suffix else theirs)
     before = contents(tmp_path / "theirs")
-    for recipe, resume in ((toy_recipe(name="other"), False), (toy_recipe(name="other"), True)):
+    for resume in (False, True):
         with pytest.raises(StorageError, match=rf"{link} is a link to .*theirs"):
-            Run.start(recipe, tmp_path / "run", resume=resume)
+            begin(tmp_path / "run", resume=resume, name="other")
     assert contents(theirs) == before
 
 
 def test_records_behind_a_link_in_a_run_are_read_and_not_written(tmp_path):
-    with Run.start(toy_recipe(), tmp_path / "run", resume=False):
-        pass
+    begin(tmp_path / "run")
     (tmp_path / "large" / "disk").mkdir(parents=True)
     (tmp_path / "run" / "data").symlink_to(tmp_path / "large")
     with pytest.raises(StorageError, match=r"data is a link to .*large"):
         claims.check(tmp_path / "run" / "data" / "disk", "commerce records")
-    with Run.start(toy_recipe(), tmp_path / "run", resume=True):
-        pass  # nothing is to be removed: the recipe is the same
+    begin(tmp_path / "run", resume=True)  # nothing is to be removed: the recipe is the same
 
 
 def test_a_run_that_is_a_link_itself_is_the_users_choice(tmp_path):
     (tmp_path / "large").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "large")
     for name in ("one", "other"):
-        with Run.start(toy_recipe(name=name), tmp_path / "run", resume=False):
-            pass
+        begin(tmp_path / "run", name=name)
     claims.claim(tmp_path / "run" / "data" / "x", "commerce records")
     assert (tmp_path / "large" / "data" / "x" / claims.MARK).is_file()
 
@@ -182,16 +174,14 @@ def test_a_report_writes_no_table_behind_a_link(tmp_path):
 
 
 def test_a_run_without_the_mark_is_still_ours(tmp_path):
-    with Run.start(toy_recipe(), tmp_path / "run", resume=False):
-        pass
+    begin(tmp_path / "run")
     (tmp_path / "run" / claims.MARK).unlink()
     (tmp_path / "run" / "metrics.jsonl").write_text("")
-    with Run.start(toy_recipe(), tmp_path / "run", resume=True):
-        pass
+    begin(tmp_path / "run", resume=True)
 
 
 def test_a_users_folder_that_looks_like_a_run_that_began_is_no_run_to_go_on_with(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "recipe.yaml").write_text("flour: 500 g")
     with pytest.raises(StorageError, match="holds other files"):
-        Run.start(toy_recipe(), tmp_path, resume=False)
+        begin(tmp_path)

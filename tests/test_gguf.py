@@ -78,11 +78,6 @@ def test_a_file_cut_short_says_so(tiny_gguf, tmp_path, kept):
 
 
 def test_what_is_no_readable_gguf_is_refused_with_its_cause(tiny_folder, tmp_path):
-    (tmp_path / "text.gguf").write_text("<!DOCTYPE html>")
-    with pytest.raises(ModelError, match="is not a GGUF file"):
-        opened(tmp_path / "text.gguf")
-    with pytest.raises(ModelError, match=r"there is no GGUF file at models/none\.gguf"):
-        opened("models/none.gguf")
     clip = write_gguf(tiny_folder, tmp_path / "clip.gguf", architecture="clip")
     with pytest.raises(ModelError, match="architecture clip is not supported") as caught:
         opened(clip)

@@ -1,5 +1,6 @@
 """experiments/kept: what is kept of runs, and what stands in its tables."""
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,19 +15,21 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.tasks import open_task
 
 
-def run(
-    name: str,
-    seed: int,
-    found: dict[EvaluationKey, object],
-    *over: str,
-    recipe: str = "miniwob-smollm2",
-    finished: bool = True,
-) -> SimpleNamespace:
+def run(name, seed, found, *over, recipe="miniwob-smollm2", finished=True) -> SimpleNamespace:
     """What `with_run` reads of a run."""
     recipe = load(recipe, [f"seed={seed}", "model.dtype=float32", *over])
-    return SimpleNamespace(
-        folder=Path(name), recipe=recipe, evaluations=lambda: found, result=lambda: {} if finished else None
-    )
+    result = {} if finished else None
+    return SimpleNamespace(folder=Path(name), recipe=recipe, evaluations=lambda: found, result=lambda: result)
+
+
+def judged(task, examples, split: str, **stages: list[str]) -> dict[EvaluationKey, object]:
+    """Evaluations of the answers of stages, and the references."""
+    found = {
+        EvaluationKey(stage, split, "greedy"): evaluate_completions(task, examples, texts, source=stage, split=split)
+        for stage, texts in stages.items()
+    }
+    beside = references(task, examples, split)
+    return found | {EvaluationKey("reference", split, name): one for name, one in beside.items()}
 
 
 def test_tables_of_two_seeds_and_the_control(tmp_path):
@@ -35,21 +38,13 @@ def test_tables_of_two_seeds_and_the_control(tmp_path):
     gold = [one.gold for one in examples]
     half = [one if number % 2 else "" for number, one in enumerate(gold)]
 
-    def found(**stages: list[str]) -> dict[EvaluationKey, object]:
-        return {
-            EvaluationKey(stage, "test", "greedy"): evaluate_completions(
-                task, examples, texts, source=stage, split="test"
-            )
-            for stage, texts in stages.items()
-        }
-
-    beside = {EvaluationKey("reference", "test", name): one for name, one in references(task, examples, "test").items()}
+    nothing, found = [""] * 4, partial(judged, task, examples, "test")
     kept = []
     for one in (
-        run("runs/miniwob-smollm2-seed0", 0, found(sft=half, rl=gold) | beside),
-        run("runs/miniwob-smollm2-seed1", 1, found(sft=half, rl=[""] * 4) | beside),
-        run("runs/miniwob-smollm2-seed1", 1, found(sft=half, rl=half) | beside),  # in the place of the one before
-        run("runs/miniwob-smollm2-control-seed0", 0, found(rl=[""] * 4) | beside, recipe="miniwob-smollm2-control"),
+        run("runs/miniwob-smollm2-seed0", 0, found(sft=half, rl=gold)),
+        run("runs/miniwob-smollm2-seed1", 1, found(sft=half, rl=nothing)),
+        run("runs/miniwob-smollm2-seed1", 1, found(sft=half, rl=half)),  # in the place of the one before
+        run("runs/miniwob-smollm2-control-seed0", 0, found(rl=nothing), recipe="miniwob-smollm2-control"),
     ):
         kept = with_run(kept, one)
     lines = written(PAGES["miniwob"], kept).splitlines()
@@ -60,7 +55,7 @@ def test_tables_of_two_seeds_and_the_control(tmp_path):
     assert rows["oracle"].startswith("| oracle | – | 4 | 1.000 [")
     seeds = [line.split(" | ") for line in lines if " | float32 | " in line]
     assert [(cells[0], cells[1]) for cells in seeds] == [
-        *(("| SFT", "0"), ("| SFT", "1"), ("| GRPO", "0"), ("| GRPO", "1"), ("| GRPO, shuffled advantages", "0")),
+        *(("| SFT", "0"), ("| SFT", "1"), ("| GRPO", "0"), ("| GRPO", "1"), ("| GRPO, shuffled advantages", "0"))
     ]
     figures = [[cell.partition(" ")[0] for cell in cells[4:6]] for cells in seeds]
     assert figures == [["0.500", "–"], ["0.500", "–"], ["1.000", "+0.500"], ["0.500", "+0.000"], ["0.000", "-0.500"]]
@@ -72,22 +67,11 @@ def test_what_is_right_of_a_form_is_every_field_and_not_a_reward_above_0(tmp_pat
     examples = task.examples("held-out-forms")[:6]
     # The last text is another: two forms take it, one is not sent for it, and the plans in Portuguese have none.
     answers = ["Type 'Q".join(one.gold.rsplit("Type '", 1)) for one in examples]
-    found = evaluate_completions(task, examples, answers, source="sft", split="held-out-forms")
-    assert [row.parts["exact"] for row in found.rows] == [0, 0, 1, 1, 1, 0]
-    assert found.mean_reward > 0.7
-    beside = references(task, examples, "held-out-forms")
-    kept = with_run(
-        [],
-        run(
-            "runs/forms-smollm2",
-            0,
-            {
-                EvaluationKey("sft", "held-out-forms", "greedy"): found,
-                **{EvaluationKey("reference", "held-out-forms", name): one for name, one in beside.items()},
-            },
-            recipe="forms-smollm2",
-        ),
-    )
+    found = judged(task, examples, "held-out-forms", sft=answers)
+    of_sft = found[EvaluationKey("sft", "held-out-forms", "greedy")]
+    assert [row.parts["exact"] for row in of_sft.rows] == [0, 0, 1, 1, 1, 0]
+    assert of_sft.mean_reward > 0.7
+    kept = with_run([], run("runs/forms-smollm2", 0, found, recipe="forms-smollm2"))
     lines = written(PAGES["forms"], kept).splitlines()
     assert any(line.startswith("| SFT | 1 | 6 | 0.500 [") for line in lines)
     assert any(line.startswith("| oracle | – | 6 | 1.000 [") for line in lines)

@@ -13,78 +13,79 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.errors import RunError
+from plumbline.recipe import parse
+from plumbline.runs.run import Run
+
 RECIPE = {
     "name": "lost",
     "seed": 3,
     "task": {"name": "tests.toy:open_toy", "options": {"size": 8}},
-    "sft": {"steps": 6, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
-    "rl": {"steps": 8, "prompts_per_step": 2, "group_size": 4, "inner_epochs": 2, "optimiser": {"learning_rate": 1e-3}},
+    "sft": {"steps": 4, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {"steps": 4, "prompts_per_step": 2, "group_size": 4, "inner_epochs": 2, "optimiser": {"learning_rate": 1e-3}},
     "sampling": {"max_tokens": 8},
-    "evaluation": {"every": 4, "limit": 4, "final": ["val"]},
+    "evaluation": {"every": 2, "limit": 4, "final": ["val"]},
     "run": {"checkpoint_every": 2},
 }
 
-DRIVER = """
-    import gc, json, os, random, signal, sys, time
+IMPORTED_ONCE = """
+    import gc, json, os, random, shutil, signal, subprocess, sys
     from pathlib import Path
     import torch, transformers, peft  # noqa: F401 - imported once, before any fork; no tensor is touched here
     import transformers.models.llama.modeling_llama  # noqa: F401
+    from plumbline.errors import StorageError
     from plumbline.evaluation import evaluate
     from plumbline.training.pipeline import run_recipe
     from plumbline.recipe import parse
     evaluate.AT_ONCE = 3  # so that an evaluation is killed in its midst, too
     gc.freeze()  # the children collect garbage before each model, and need not look through what is imported
+    recipe = parse(json.loads(sys.argv[1]))
+"""
+DRIVER = """
+    folder = Path(sys.argv[2])
 
-    recipe, folder = parse(json.loads(sys.argv[1])), Path(sys.argv[2])
-
-    def attempt(folder):
-        # Python loses an interrupt that comes inside the callbacks of a fork, and a busy machine may be long in them.
-        ready, tell = os.pipe()
+    def attempt(folder, mode, seconds):
         pid = os.fork()
-        if pid == 0:
-            torch.set_num_threads(1)
-            try:
-                os.write(tell, b"!")
-                run_recipe(recipe, folder, resume=True)
-            except KeyboardInterrupt:
-                os._exit(130)
-            except BaseException as error:
-                print(f"{type(error).__name__}: {error}", file=sys.stderr)
-                os._exit(1)
+        if pid:
+            _, status, used = os.wait4(pid, 0)
+            return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+        torch.set_num_threads(1)
+        try:
+            if mode == "interrupt":
+                signal.signal(signal.SIGPROF, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # nothing takes its signal, which ends the process: a kill
+            run_recipe(recipe, folder, resume=True)
             os._exit(0)
-        os.close(tell)
-        os.read(ready, 1)  # or its end: a child that died said nothing
-        os.close(ready)
-        return pid
+        except KeyboardInterrupt:
+            os._exit(130)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(1)
 
-    def drive(mode, seed, longest):  # longest: the latest moment of a kill, in seconds
+    def drive(mode, times, seed, latest):
         random.seed(seed)
         kills = 0
-        began = time.monotonic()
         while True:
-            pid = attempt(folder / mode)
-            if mode != "whole" and kills < 20:
-                time.sleep(random.uniform(0.02, longest))
-                try:
-                    os.kill(pid, signal.SIGKILL if mode == "kill" else signal.SIGINT)
-                except ProcessLookupError:
-                    pass
-            _, status = os.waitpid(pid, 0)
-            if status == 0:
-                break
-            kills += 1
-            if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 1:
+            moment = random.uniform(0.02, latest) if kills < times else 0
+            code, seconds = attempt(folder / mode, mode, moment)
+            if code == 0:
+                return {"kills": kills, "seconds": seconds}
+            if code == 1:
                 sys.exit(1)
-        return {"kills": kills, "seconds": time.monotonic() - began}
+            kills += 1
 
-    driven = {"whole": drive("whole", 0, 0)}
-    for mode, (seed, share) in json.loads(sys.argv[3]).items():
-        driven[mode] = drive(mode, seed, share * driven["whole"]["seconds"])
+    driven = {"whole": drive("whole", 0, 0, 0)}
+    times = int(sys.argv[3])
+    for mode, (seed, share) in json.loads(sys.argv[4]).items():
+        driven[mode] = drive(mode, times, seed, share * driven["whole"]["seconds"])
     print(json.dumps(driven))
 """
 KILLED = {"kill": (1, 0.2), "interrupt": (3, 0.12)}
-"""How: the seed of the moments, and the latest as a share of the whole run's seconds. Ctrl-C keeps each step, and must
-come sooner to come often."""
+"""How: the seed of the moments, and the latest as a share of the whole run's time of the processor. Ctrl-C keeps each
+step, and must come sooner to come often."""
+SELDOM, OFTEN = 4, 20
+LATER = {SELDOM: 2.25, OFTEN: 1.0}
+"""A run that is killed seldom is killed later on."""
 
 
 def fingerprint(folder: Path, lived: str = "") -> dict[str, str]:
@@ -103,44 +104,41 @@ def recipe(tiny_folder):
     return {**RECIPE, "model": {"name": str(tiny_folder)}}
 
 
-@pytest.fixture(scope="module")
-def driven(recipe, tmp_path_factory):
-    """The folder of the run that was left alone and of those that were killed, and of each its kills and seconds."""
-    folder = tmp_path_factory.mktemp("driven")
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(DRIVER), json.dumps(recipe), str(folder), json.dumps(KILLED)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        cwd=Path(__file__).parents[1],
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    return folder, json.loads(result.stdout.strip().splitlines()[-1])
+def forked(script, *arguments, under=()):
+    """Run a script that forks a child for each attempt of a run."""
+    words = [*under, sys.executable, "-c", textwrap.dedent(IMPORTED_ONCE) + textwrap.dedent(script), *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=Path(__file__).parents[1])
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(driven):
-    folder, measured = driven
-    assert measured["whole"]["kills"] == 0
-    return fingerprint(folder / "whole")
+@pytest.fixture(scope="module", params=[SELDOM, pytest.param(OFTEN, marks=pytest.mark.slow)])
+def driven(request, recipe, tmp_path_factory):
+    """How often runs are killed, the folder of them and of one that is left alone, and of each its kills."""
+    folder, times = tmp_path_factory.mktemp("driven"), request.param
+    killed = {mode: (seed, share * LATER[times]) for mode, (seed, share) in KILLED.items()}
+    done = forked(DRIVER, json.dumps(recipe), str(folder), str(times), json.dumps(killed))
+    return times, folder, json.loads(done.stdout.strip().splitlines()[-1])
 
 
 @pytest.mark.parametrize("mode", KILLED)
-def test_a_run_killed_at_random_moments_is_the_same_run(driven, uninterrupted, mode):
-    folder, measured = driven[0] / mode, driven[1][mode]
-    print(f"{mode}: {measured['kills']} times, by {measured['seconds']:.0f} s")
-    assert measured["kills"] >= 10, "it ended before it was interrupted often enough to say anything"
-    assert fingerprint(folder) == uninterrupted
+def test_a_run_killed_at_random_moments_is_the_same_run(driven, mode):
+    times, folder, measured = driven
+    assert measured["whole"]["kills"] == 0
+    assert measured[mode]["kills"] >= times / 2, "it ended before it was interrupted often enough to say anything"
+    assert fingerprint(folder / mode) == fingerprint(folder / "whole")
     assert not [*folder.rglob("*.tmp"), *folder.rglob("*.part.jsonl")]
     assert not list(folder.rglob(".writing-*"))
 
 
 def has_small_disks() -> bool:
-    probe = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt"],
-        capture_output=True,
-    )
-    return probe.returncode == 0
+    line = ["unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt"]
+    return shutil.which("unshare") is not None and subprocess.run(line, capture_output=True).returncode == 0
+
+
+needs_small_disks = pytest.mark.skipif(
+    not has_small_disks(), reason="this system does not let a test mount a small disk"
+)
 
 
 WRITES = (
@@ -149,17 +147,8 @@ WRITES = (
 )  # fmt: skip
 """The kinds of write, by a part of the path that is first opened or made for each."""
 FULL_DISK = """
-    import gc, json, os, shutil, subprocess, sys
-    from pathlib import Path
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", "/mnt"], check=True)
-    import torch, transformers, peft  # noqa: F401 - imported once, before any fork
-    from plumbline.errors import StorageError
-    from plumbline.evaluation import evaluate
-    from plumbline.training.pipeline import run_recipe
-    from plumbline.recipe import parse
-    evaluate.AT_ONCE = 3  # so that an evaluation is killed in its midst, too
-    gc.freeze()
-    recipe, ballast = parse(json.loads(sys.argv[1])), Path("/mnt/ballast")
+    ballast = Path("/mnt/ballast")
 
     def fill():
         with ballast.open("wb", buffering=0) as file:
@@ -203,24 +192,17 @@ FULL_DISK = """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    shutil.which("unshare") is None or not has_small_disks(),
-    reason="this system does not let a test mount a small disk",
-)
-def test_a_disk_that_is_full_at_any_kind_of_write_is_an_error_and_loses_nothing(recipe, uninterrupted, tmp_path):
+@needs_small_disks
+def test_a_disk_that_is_full_at_any_kind_of_write_is_an_error_and_loses_nothing(recipe, tmp_path):
     """The disk fills up when a kind of file is first written; then there is space again, and the run is resumed."""
-    arguments = [json.dumps(recipe), json.dumps(WRITES), str(tmp_path)]
-    result = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", sys.executable, "-c", textwrap.dedent(FULL_DISK), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=Path(__file__).parents[1],
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    for number, part in enumerate(WRITES):
+    parts = ("", *WRITES)  # the first is of a run that is left alone
+    mounted = ("unshare", "--mount", "--map-root-user")
+    done = forked(FULL_DISK, json.dumps(recipe), json.dumps(parts), str(tmp_path), under=mounted)
+    assert json.loads((tmp_path / "0" / "ends.json").read_text()) == [0, 0], done.stderr[-3000:]
+    uninterrupted = fingerprint(tmp_path / "0" / "run", "/mnt/run")
+    for number, part in enumerate(WRITES, 1):
         folder = tmp_path / str(number)
-        assert json.loads((folder / "ends.json").read_text()) == [7, 0], (part, result.stderr[-3000:])
+        assert json.loads((folder / "ends.json").read_text()) == [7, 0], (part, done.stderr[-3000:])
         error = (folder / "error.txt").read_text()
         assert "No space left on device" in error, part
         assert "--resume" in error, part
@@ -229,19 +211,11 @@ def test_a_disk_that_is_full_at_any_kind_of_write_is_an_error_and_loses_nothing(
 
 
 def test_a_second_process_is_kept_out(recipe, tmp_path):
-    from plumbline.errors import RunError
-    from plumbline.recipe import parse
-    from plumbline.runs.run import Run
-
     with Run.start(parse(recipe), tmp_path / "run", resume=False), pytest.raises(RunError, match="another process"):
         Run.start(parse(recipe), tmp_path / "run", resume=True)
 
 
 def test_a_run_is_not_overwritten_and_not_resumed_with_another_recipe(recipe, tmp_path):
-    from plumbline.errors import RunError
-    from plumbline.recipe import parse
-    from plumbline.runs.run import Run
-
     with Run.start(parse(recipe), tmp_path / "run", resume=False) as run:
         run.metrics("sft", 1, {"train/loss": 1.0})
     with pytest.raises(RunError, match="already holds a run"):

@@ -9,7 +9,7 @@ from datetime import date
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import RecipeError
@@ -21,6 +21,7 @@ from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.run import Run
 
 MINIMAL = {"name": "x", "model": {"name": "some-model"}}
+FLOW = {"name": "x", "model": {"name": "m", "family": "flow"}}
 
 
 def write(folder, name, text):
@@ -49,16 +50,10 @@ def test_a_key_that_is_gone_is_refused_in_a_recipe_and_passed_over_in_a_run(key)
     assert parse(values, written=True) == parse(without_gone(values))
 
 
-def test_extends_is_laid_under_key_by_key(tmp_path):
-    write(tmp_path, "base.yaml", "name: base\nmodel: {name: m}\nrl: {steps: 5, group_size: 4}\n")
-    child = load(write(tmp_path, "child.yaml", "extends: base.yaml\nname: child\nrl: {steps: 7}\n"))
-    assert (child.name, child.rl.steps, child.rl.group_size) == ("child", 7, 4)
-
-
-def test_null_removes_a_section_that_was_extended(tmp_path):
-    write(tmp_path, "base.yaml", "name: base\nmodel: {name: m}\nsft: {epochs: 1}\nrl: {steps: 5}\n")
-    child = load(write(tmp_path, "child.yaml", "extends: base.yaml\nsft: null\n"))
-    assert child.sft is None
+def test_extends_is_laid_under_key_by_key_and_null_removes_a_section(tmp_path):
+    write(tmp_path, "base.yaml", "name: base\nmodel: {name: m}\nsft: {epochs: 1}\nrl: {steps: 5, group_size: 4}\n")
+    child = load(write(tmp_path, "child.yaml", "extends: base.yaml\nname: child\nsft: null\nrl: {steps: 7}\n"))
+    assert (child.name, child.rl.steps, child.rl.group_size, child.sft) == ("child", 7, 4, None)
 
 
 def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
@@ -95,33 +90,16 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
         ({**MINIMAL, "sampling": {"top_p": 3}}, r"sampling: top_p must lie in \(0, 1\]"),
         ({**MINIMAL, "sampling": []}, "sampling: Input should be a dictionary"),
         ({"name": "x", "model": {"name": "m", "decodr": "lean"}}, r"unknown key model.decodr \(did you mean decoder"),
-        ({"name": "x", "model": {"name": "m", "family": 3}}, "model.family: Input should be a valid string"),
-        ({"name": "x", "model": {"name": "m", "family": "nonsense"}}, "there is no policy family nonsense"),
         ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"learning_rate": float("inf")}}}, "learning_rate"),
         ({**MINIMAL, "sft": {}}, "give either sft.steps or sft.epochs"),
-        ({**MINIMAL, "name": "../up"}, "name"),
-        ({"name": "x", "model": {}}, "give model.name"),
         (
-            {
-                "name": "x",
-                "model": {"name": "m", "family": "flow"},
-                "rl": {"steps": 1, "algorithm": {"keep": 9}},
-                "sampling": {"steps": 4},
-            },
+            {**FLOW, "rl": {"steps": 1, "algorithm": {"keep": 9}}, "sampling": {"steps": 4}},
             r"rl\.algorithm\.keep is 9, but a trajectory has 4 steps",
         ),
         ({**MINIMAL, "seed": True}, "seed is true, where a number"),
-        ({**MINIMAL, "rl": {"steps": True}}, "rl: steps is true"),
-        (
-            {**MINIMAL, "rl": {"steps": 1, "algorithm": {"clip_low": 30}}},
-            "rl.algorithm: clip_low: Input should be less",
-        ),
         ({**MINIMAL, "rl": {"steps": 10, "optimiser": {"warmup": 500}}}, "warmup is 500 steps, and there are 10"),
         ({**MINIMAL, "sft": {"steps": 10, "optimiser": {"warmup": 11}}}, "warmup is 11 steps, and there are 10"),
-        ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"betas": [5, -3]}}}, r"betas\.0: Input should be less than 1"),
         ({"name": "x", "model": {"name": "m", "dtype": "float16"}}, "model.dtype: Input should be 'auto', 'float32'"),
-        ({"name": "x", "model": {"name": "m", "dtype": "float8"}}, "model.dtype"),
-        ({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "seconds": 9, "lag": 1}}, "leave out rl.lag"),
         ({"name": "x", "model": {"name": "m"}, "sft": {"steps": 1, "seconds": 0}}, "sft.seconds"),
         ({"name": "x", "model": {"name": "m", "quantize": "4bit"}}, "set model.lora"),
     ],
@@ -129,23 +107,6 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
 def test_a_mistake_is_named_with_its_path(values, message):
     with pytest.raises(RecipeError, match=message):
         parse(values)
-
-
-def test_files_that_are_no_recipes(tmp_path):
-    with pytest.raises(RecipeError, match="no recipe at"):
-        load(tmp_path / "absent.yaml")
-    with pytest.raises(RecipeError, match="is not YAML"):
-        load(write(tmp_path, "broken.yaml", "a: [1,"))
-    with pytest.raises(RecipeError, match="a mapping of keys"):
-        load(write(tmp_path, "list.yaml", "- 1"))
-    with pytest.raises(RecipeError, match="extends itself"):
-        load(write(tmp_path, "loop.yaml", "extends: loop.yaml"))
-    with pytest.raises(RecipeError, match=r"extends .* which does not exist"):
-        load(write(tmp_path, "orphan.yaml", "extends: nowhere.yaml"))
-    with pytest.raises(RecipeError, match="no recipe named commerce-dmeo"):
-        load("commerce-dmeo")
-    with pytest.raises(RecipeError, match=r"write --set key\.subkey=value"):
-        load(write(tmp_path, "r.yaml", "name: x\nmodel: {name: m}\n"), ["rl.steps"])
 
 
 @pytest.mark.parametrize("name", names())
@@ -162,7 +123,6 @@ def test_every_recipe_that_comes_along_is_valid(name):
             "sampling.selector is read by masked and slots",
         ),
         ("autoregressive", {"sampling": {"steps": 8}}, "sampling.steps is read by masked and slots and flow only"),
-        ("autoregressive", {"model": {"canvas": 8}}, "model.canvas is read by masked and slots and flow only"),
         ("autoregressive", {"rl": {"steps": 1, "kl": "closed"}}, "of family autoregressive, but rl.kl: closed"),
         ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel is read by flow only"),
         ("masked", {"model": {"decoder": "lean"}}, "model.decoder is read by autoregressive only"),
@@ -174,7 +134,7 @@ def test_every_recipe_that_comes_along_is_valid(name):
         ("flow", {"model": {"mask_token": "x"}}, "model.mask_token is read by masked and slots only"),
         (
             "flow",
-            {"evaluation": {"steps": 4}, "sampling": {"blocks": 2}},
+            {"sampling": {"blocks": 2}, "evaluation": {"steps": 4}},
             "sampling.blocks is read by masked and slots",
         ),
     ],
@@ -308,6 +268,7 @@ def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
             parse({**MINIMAL, "model": {**model, "date": wrong}})
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.text(max_size=8),
@@ -320,26 +281,7 @@ def test_any_mapping_is_a_recipe_or_a_recipe_error(values):
         assert isinstance(parse(values), Recipe)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("name: x\nseed: 1\nseed: 2\n", "the key 'seed' stands twice"),
-        ("name: x\nrl: {steps: 1, steps: 2}\n", "the key 'steps' stands twice"),
-        ("[" * 100_000, "nested too deeply"),
-        ("name: x\nseed: " + "9" * 5000, "holds a value that cannot be"),
-        ("name: x\nseed: 2026-13-45", "holds a value that cannot be"),
-        ("name: \ud800".encode("utf-8", "surrogatepass"), "not UTF-8"),
-    ],
-)
-def test_what_yaml_would_pass_over_is_an_error(text, message, tmp_path):
-    (tmp_path / "r.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(RecipeError, match=message):
-        load(tmp_path / "r.yaml")
-
-
-def test_a_recipe_that_extends_a_folder_or_far_too_many_is_an_error(tmp_path):
-    with pytest.raises(RecipeError, match="cannot be read: Is a directory"):
-        load(write(tmp_path, "r.yaml", "extends: ..\n"))
+def test_a_recipe_that_extends_far_too_many_is_an_error(tmp_path):
     for number in range(500):
         write(tmp_path, f"{number}.yaml", f"extends: {number + 1}.yaml\n")
     with pytest.raises(RecipeError, match="extends more than 20 recipes"):

@@ -27,9 +27,6 @@ from plumbline.storage import (
     write_text,
 )
 
-FULL = Path("/dev/full")
-needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
-
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "file.json"
@@ -40,15 +37,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_cannot_be_written_is_a_storage_error(tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(StorageError, match="cannot write"):
-        write_text(tmp_path / "file" / "inside", "x")
-
-
-@needs_dev_full
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_named(tmp_path):
-    (tmp_path / "metrics.jsonl").symlink_to(FULL)
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     with pytest.raises(StorageError, match="No space left on device"):
         JsonLines(tmp_path / "metrics.jsonl").append({"step": 1})
 
@@ -81,13 +72,6 @@ def test_a_malformed_row_is_named_by_file_and_line(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_jsonl(path))
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"absent.jsonl does not exist"):
-        list(read_jsonl(tmp_path / "absent.jsonl"))
-    with pytest.raises(DataError, match="does not exist"):
-        read_json(tmp_path / "absent.json")
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -208,9 +192,3 @@ def test_files_have_the_permissions_that_the_umask_leaves(tmp_path):
         assert (tmp_path / "a.txt").stat().st_mode & 0o777 == mode
         assert (tmp_path / f"{mask}" / "model").stat().st_mode & 0o777 == mode
         assert (tmp_path / f"{mask}").stat().st_mode & 0o777 == 0o777 & ~mask
-
-
-def test_an_integer_that_is_beyond_every_float_is_no_number_of_a_record(tmp_path):
-    (tmp_path / "a.json").write_text(f'{{"a": {"9" * 400}}}')
-    with pytest.raises(DataError, match="an integer of hundreds of digits"):
-        read_json(tmp_path / "a.json")

@@ -4,12 +4,13 @@ import io
 import json
 import math
 import sys
+from contextlib import redirect_stdout
 
 import pytest
 from rich.console import Console
 
 from plumbline.cli.main import main
-from plumbline.errors import EngineError, RecipeError, TrainingStopped
+from plumbline.errors import EngineError, RunError
 from plumbline.evaluation.statistics import t_interval, t_quantile
 from plumbline.reports.several import seeds_terminal, sweep_table
 from plumbline.training.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
@@ -35,24 +36,52 @@ def swept(recipe, folder, *varied, overrides=(), resume=False):
     return run_sweep(variants(recipe, overrides, varied), folder, resume=resume, observers=lambda *_: [])
 
 
+@pytest.fixture(scope="module")
+def over_two_seeds(tmp_path_factory):
+    """The folder of a sweep over two seeds by the command, and what it says as JSON."""
+    folder, said = tmp_path_factory.mktemp("swept"), io.StringIO()
+    (folder / "swept.yaml").write_text(RECIPE)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said):
+        words = f"sweep {folder}/swept.yaml --seeds 3,12 --out {folder}/s --json"
+        patch.setattr(sys, "argv", ["plumbline", *words.split()])
+        patch.setattr("plumbline.runs.observers.LiveView.event", lambda *_: None)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 0
+    return folder / "s", json.loads(said.getvalue())
+
+
+def test_a_sweep_over_seeds_has_a_report_of_its_own(over_two_seeds):
+    folder, said = over_two_seeds
+    assert [run["variant"] for run in said["runs"]] == ["seed=3", "seed=12"]
+    assert {one["asked"]: one["n"] for one in said["seeds"]} == {"greedy": 2, "sampled": 2}
+    own = said["seeds"][0]["seeds"]
+    assert own == {str(run["seed"]): run["greedy"] for run in said["runs"]}
+    assert said["report"] == str(folder / "report.html")
+    page = (folder / "report.html").read_text()
+    assert len(page) < 500_000
+    for what in ("seed 3", "seed 12", "<svg", "all 2", "--seeds 3,12", "prompts_per_step: 2", "</html>"):
+        assert what in page
+
+
+def test_a_finished_variant_is_taken_as_it_is_and_a_changed_one_is_not(recipe, over_two_seeds):
+    folder, said = over_two_seeds
+    written = {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.jsonl")}
+    assert swept(recipe, folder, "seed=3,12", resume=True) == said["runs"]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.jsonl")} == written
+    more = ["rl.steps=4"]
+    rows = swept(recipe, folder, "seed=3,2", overrides=more, resume=True)
+    assert "was started with another recipe (rl.steps: 3 -> 4" in rows[0]["error"]
+    assert "greedy" in rows[1]
+    with pytest.raises(RunError, match=r"another recipe \(rl.steps: 3 -> 4"):  # none ended well
+        swept(recipe, folder, "seed=3", overrides=more, resume=True)
+
+
 def test_one_that_fails_has_its_error_and_the_others_their_figures(recipe, tmp_path):
-    long = ["rl.steps=11"]
-    rows = swept(recipe, tmp_path / "sweep", "task.options.reward=constant,letters", overrides=long)
+    rows = swept(recipe, tmp_path / "sweep", "task.options.reward=constant,letters", overrides=["rl.steps=11"])
     assert "the check no-signal" in rows[0]["error"]
     assert rows[1]["greedy"]["n"] == 4
     assert sweep_table(rows).row_count == 3
-    with pytest.raises(TrainingStopped):
-        swept(recipe, tmp_path / "all", "task.options.reward=constant", overrides=long)
-
-
-def test_a_finished_variant_is_taken_as_it_is_and_a_changed_one_is_not(recipe, tmp_path):
-    first = swept(recipe, tmp_path / "sweep", "seed=0,1")
-    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("metrics.jsonl")}
-    assert swept(recipe, tmp_path / "sweep", "seed=0,1", resume=True) == first
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "sweep").rglob("metrics.jsonl")} == written
-    rows = swept(recipe, tmp_path / "sweep", "seed=0,2", overrides=["rl.steps=4"], resume=True)
-    assert "was started with another recipe (rl.steps: 3 -> 4" in rows[0]["error"]
-    assert "greedy" in rows[1]
 
 
 @pytest.mark.slow
@@ -71,6 +100,7 @@ def test_side_by_side_they_come_to_the_same_though_a_process_is_killed(recipe, t
     assert heard[-1].endswith("ended, 0 left")
 
 
+@pytest.mark.slow
 def test_side_by_side_a_head_that_is_gone_ends_the_sweep(recipe, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="needs the extra ray")
     from plumbline.engines import workers
@@ -93,13 +123,10 @@ def test_a_run_that_takes_what_there_is_takes_a_gpu_of_a_cluster_that_has_some()
     assert given == [("auto", 1.0), ("cuda:0", 0.0), ("cuda:0", 1.0)]
 
 
-def test_values_are_yaml_and_each_stands_once(recipe):
+def test_values_are_yaml(recipe):
     found = variants(recipe, [], ["evaluation.final=[val],[val, test]", "rl.optimiser.learning_rate=5e-6,1e-4"])
     assert [len(one.evaluation.final) for one in found.values()] == [1, 1, 2, 2]
     assert {one.rl.optimiser.learning_rate for one in found.values()} == {5e-6, 1e-4}
-    for wrong, message in (("seed=0,0", "has seed=0 twice"), ("seed", "names no values"), ("seed=", "names no values")):
-        with pytest.raises(RecipeError, match=message):
-            variants(recipe, [], [wrong])
 
 
 # -- over seeds ----------------------------------------------------------------------------------------------------
@@ -142,41 +169,7 @@ def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
         assert figure in page.getvalue()
 
 
-def test_a_sweep_over_seeds_has_a_report_of_its_own(recipe, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        sys, "argv", ["plumbline", *f"sweep {recipe} --seeds 3,12 --out".split(), f"{tmp_path}/s", "--json"]
-    )
-    monkeypatch.setattr("plumbline.runs.observers.LiveView.event", lambda *_: None)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    said = json.loads(capsys.readouterr().out)
-    assert ended.value.code == 0
-    assert [run["variant"] for run in said["runs"]] == ["seed=3", "seed=12"]
-    assert {one["asked"]: one["n"] for one in said["seeds"]} == {"greedy": 2, "sampled": 2}
-    own = said["seeds"][0]["seeds"]
-    assert own == {str(run["seed"]): run["greedy"] for run in said["runs"]}
-    page = (tmp_path / "s" / "report.html").read_text()
-    assert said["report"] == str(tmp_path / "s" / "report.html")
-    assert len(page) < 500_000
-    for what in ("seed 3", "seed 12", "<svg", "all 2", "--seeds 3,12", "prompts_per_step: 2", "</html>"):
-        assert what in page
-    again = swept_seeds(recipe, tmp_path / "s")
-    assert again == said["runs"]
-
-
-def swept_seeds(recipe, folder):
-    return run_sweep(variants(recipe, [], [], "3,12"), folder, resume=True, observers=lambda *_: [])
-
-
-def test_seeds_are_set_in_one_place_and_stand_once(recipe):
+def test_seeds_are_the_last_values_of_a_label(recipe):
     assert list(variants(recipe, [], ["rl.beta=0,1"], "4,5")) == [
         f"rl.beta={b} seed={s}" for b in (0, 1) for s in (4, 5)
     ]
-    for seeds, varied, message in (
-        ("4,4", [], "--seeds 4,4 has seed=4 twice"),
-        ("4,5", ["seed=1,2"], "--seeds 4,5 and seed=1,2 both set the seed"),
-        ("", [], "--seeds  names no values"),
-        ("a", [], "seed"),
-    ):
-        with pytest.raises(RecipeError, match=message):
-            variants(recipe, [], varied, seeds)

@@ -337,7 +337,7 @@ def test_an_environment_in_the_clone_needs_no_consent(tmp_path):
     """It is installed from there (`pip install -e .`), and the working directory is its own."""
     line = [sys.executable, "-m", "plumbline", "data", "commerce", "--out", tmp_path / "shop", "--orders", "300"]
     environment = {name: value for name, value in os.environ.items() if name != "PLUMBLINE_TRUST_CODE"}
-    line += ["--push", "3", "--sql-qa", "3"]
+    line += ["--push", "3"]
     done = subprocess.run(
         line, cwd=Path(__file__).parents[1], capture_output=True, text=True, env=environment, check=False
     )

@@ -3,15 +3,14 @@
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from plumbline.checks.audit import bench, cheats, checks
-from plumbline.checks.audit.audit import audit, targets
+from plumbline.checks.audit.audit import audit
 from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
-from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Score
+from plumbline.storage import write_jsonl
 from plumbline.tasks import silent
 from plumbline.tasks.precheck import Case
 from tests.audit.faulty import FaultyTask
@@ -106,7 +105,7 @@ def test_a_verifier_that_does_not_come_back_ends_the_audit_and_is_the_finding(mo
 
 def test_a_hostile_text_that_takes_long_is_told(monkeypatch):
     monkeypatch.setattr(checks, "SLOW", 0.2)
-    (finding,) = audit(FaultyTask("slow"), limit=10).findings
+    (finding,) = audit(FaultyTask("slow"), limit=2).findings
     assert (finding.check, finding.level) == ("slow", "warning")
     assert "judging the hostile text '{{{{" in finding.what
 
@@ -229,7 +228,7 @@ def test_verls_compute_score_is_audited_as_it_is(plumbline, tmp_path, monkeypatc
         {"prompt": f"{n}?", "data_source": "x", "extra_info": {"n": n}, "reward_model": {"ground_truth": str(n * n)}}
         for n in range(30, 60)
     ]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "rows.jsonl", rows)
     (tmp_path / "verl_reward.py").write_text(VERL)
     gold = "task.options.gold=#### {ground_truth}"
     code, out, err = plumbline("audit", "verl_reward.py:compute_score", "--rows", "rows.jsonl", "--set", gold, "--json")
@@ -237,34 +236,6 @@ def test_verls_compute_score_is_audited_as_it_is(plumbline, tmp_path, monkeypatc
     assert code == 0
     assert [(one["check"], one["level"]) for one in audit["findings"]] == [("range", "note")]
     assert "compute_score: [-1, 1]" in audit["findings"][0]["fix"]
-
-
-def test_what_names_nothing_is_refused(plumbline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RecipeError, match="is a scoring function, and no task"):
-        _direct("tests.audit.test_audit:score")
-    with pytest.raises(DataError, match="there is no folder nowhere"):
-        _direct("commerce", data="nowhere")
-    with pytest.raises(RecipeError, match="did you mean commerce"):
-        _direct("comerce")
-
-
-def score(completions, prompts, **columns):
-    return [0.0 for _ in completions]
-
-
-def _direct(name, data=None):
-    for target in targets(name, {}, None, None if data is None else Path(data)).values():
-        target(silent)
-
-
-def test_an_audit_is_not_written_over_another_file(plumbline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.json").write_text("{}")
-    code, _, said = plumbline("audit", "tests.audit.faulty:open_faulty", "--out", "mine.json")
-    assert code == 1
-    assert "is no audit of Plumbline's" in said
-    assert (tmp_path / "mine.json").read_text() == "{}"
 
 
 USERS = """
@@ -352,7 +323,7 @@ def users(plumbline, tmp_path, monkeypatch):
     (tmp_path / "users_rewards.py").write_text(USERS)
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     rows = [{"prompt": f"Twice {words[n // 10]} {words[n % 10]}?", "answer": str(2 * n)} for n in range(60)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "rows.jsonl", rows)
 
     def audited(names, gold="answer"):
         functions = ",".join(f"users_rewards:{name}" for name in names.split(","))

@@ -18,11 +18,9 @@ def records(tmp_path_factory):
 def test_a_task_of_ours_is_sound(name, records, monkeypatch):
     monkeypatch.setattr(cheats, "VERDICTS", 400)
     monkeypatch.setattr(cheats, "MEASURING", 10)
-    if name == "forms":
-        task = open_task("forms", {}, records / "forms")
-    else:
-        task = open_task("commerce", {**SMALL, "job": name}, records / "commerce")
-    found = audit(task, limit=6)
+    task, options = ("forms", {"records": 5}) if name == "forms" else ("commerce", {**SMALL, "job": name})
+    task = open_task(task, options, records / task)
+    found = audit(task, limit=4)
     assert found.findings == ()
     assert found.context.ceiling == 1.0
     assert found.context.cheat.reward < 0.5
@@ -30,6 +28,6 @@ def test_a_task_of_ours_is_sound(name, records, monkeypatch):
 
 def test_the_strict_reading_of_the_commerce_log_is_fatal(records):
     task = open_task("commerce", {**SMALL, "job": "extraction", "reading": "strict"}, records / "commerce")
-    (finding,) = audit(task, limit=6).findings
+    (finding,) = audit(task, limit=4).findings
     assert (finding.check, finding.level) == ("writing", "fatal")
     assert "decimal comma 100%" in finding.what

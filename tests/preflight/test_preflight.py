@@ -18,8 +18,11 @@ from plumbline.errors import RunError
 from plumbline.recipe import parse
 from plumbline.records import Evaluation, Judged, Sampling
 from plumbline.runs.cards import Card
+from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.run import Run
 from tests.preflight.rows import SPLITS, some_rows
+
+TEMPLATE, WEIGHTS, INDEX = "chat_template.jinja", "model.safetensors", "model.safetensors.index.json"
 
 
 class Plan:
@@ -135,16 +138,10 @@ def demonstrations_too_long(plan):
     plan.set(sft__allow_truncation=False)
 
 
-def no_template(plan):
-    folder = plan.own_model()
-    (folder / "chat_template.jinja").unlink()
-
-
 def two_beginnings(plan):
     folder = plan.own_model()
     edit(folder / "tokenizer_config.json", bos_token="<|endoftext|>")
-    before = "<|endoftext|><|endoftext|>" + (folder / "chat_template.jinja").read_text()
-    (folder / "chat_template.jinja").write_text(before)
+    (folder / TEMPLATE).write_text("<|endoftext|><|endoftext|>" + (folder / TEMPLATE).read_text())
 
 
 def no_beginning(plan):
@@ -156,19 +153,6 @@ def no_beginning(plan):
     pair = [*first, {"Sequence": {"id": "B", "type_id": 1}}]
     processor = {"type": "TemplateProcessing", "single": first, "pair": pair, "special_tokens": known}
     edit(folder / "tokenizer.json", post_processor=processor)
-
-
-def no_place_for_the_system(plan):
-    folder = plan.own_model()
-    template = "{% for m in messages if m['role'] != 'system' %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"
-    (folder / "chat_template.jinja").write_text(template)
-
-
-def refuses_the_system(plan):
-    folder = plan.own_model()
-    (folder / "chat_template.jinja").write_text(
-        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}<|im_start|>x<|im_end|>"
-    )
 
 
 def marks_in_the_data(plan):
@@ -183,17 +167,13 @@ def another_template(plan):
 
 
 def a_file_is_cut(plan):
-    path = plan.own_model() / "model.safetensors"
+    path = plan.own_model() / WEIGHTS
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def no_weights(plan):
-    (plan.own_model() / "model.safetensors").unlink()
-
-
 def pickles_only(plan):
-    no_weights(plan)
-    (plan.place / "model" / "pytorch_model.bin").write_bytes(b"")
+    folder = plan.own_model()
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
 
 
 def no_tokenizer(plan):
@@ -230,8 +210,6 @@ def hopeless_prompts(plan):
     ]
     folder = plan.place / "runs" / "planned"
     (folder / "evaluations").mkdir(parents=True)
-    from plumbline.runs.evaluations import EvaluationKey, write_evaluation
-
     (folder / "recipe.yaml").write_text(parse(plan.values).to_yaml())
     of = {"source": "base", "task": "rows", "split": "val", "rubric": "rows"}
     evaluation = Evaluation(**of, sampling=Sampling(), seed=0, rows=rows)
@@ -243,17 +221,20 @@ def another_law_than_before(plan):
     (plan.own_model() / "plumbline.json").write_text(json.dumps(card.to_json()))
 
 
-def files_that_git_ignores(plan):
+def git_ignores(plan, pattern):
     subprocess.run(["git", "-C", str(plan.place), "init", "-q"], check=True)
-    (plan.place / ".gitignore").write_text("/data/\n")
+    (plan.place / ".gitignore").write_text(pattern)
+
+
+def files_that_git_ignores(plan):
+    git_ignores(plan, "/data/\n")
     (plan.place / "data").mkdir()
-    (plan.place / "data" / "mine.jinja").write_text((plan.model / "chat_template.jinja").read_text())
+    shutil.copy(plan.model / TEMPLATE, plan.place / "data" / "mine.jinja")
     plan.set(model__chat_template="data/mine.jinja")
 
 
 def a_model_that_git_ignores(plan):
-    subprocess.run(["git", "-C", str(plan.place), "init", "-q"], check=True)
-    (plan.place / ".gitignore").write_text("/model/\n")
+    git_ignores(plan, "/model/\n")
     plan.own_model()
 
 
@@ -288,16 +269,29 @@ SETTINGS = {
     "a hub name": ({"model": {"name": "some/model", "context": 256}}, "reproducible", "note"),
     "threads as the machine has": ({"model": {"tiny": {"context": 512}}}, "reproducible", "note"),
 }
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FILES = {
+    # a file of the model: its content, None where it is not there, and the check that finds it
+    "no template": (TEMPLATE, None, "template"),
+    "no place for the system": (
+        TEMPLATE,
+        b"{% for m in messages if m['role'] != 'system' %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}",
+        "template",
+    ),
+    "refuses the system": (
+        TEMPLATE,
+        b"{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}<|im_start|>x<|im_end|>",
+        "template",
+    ),
+    "no weights": (WEIGHTS, None, "checkpoint"),
     "a shard is absent": (
         INDEX,
         b'{"weight_map": {"a": "model.safetensors", "b": "model-2-of-2.safetensors"}}',
+        "checkpoint",
     ),
-    "a weight is in no file": (INDEX, b'{"weight_map": {"lost": "model.safetensors"}}'),
-    "a header is cut": (WEIGHTS, struct.pack("<Q", 10**6) + b"{"),
-    "a header is none": (WEIGHTS, struct.pack("<Q", 4) + b"null"),
-    "a pointer": (WEIGHTS, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
+    "a weight is in no file": (INDEX, b'{"weight_map": {"lost": "model.safetensors"}}', "checkpoint"),
+    "a header is cut": (WEIGHTS, struct.pack("<Q", 10**6) + b"{", "checkpoint"),
+    "a header is none": (WEIGHTS, struct.pack("<Q", 4) + b"null", "checkpoint"),
+    "a pointer": (WEIGHTS, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "checkpoint"),
 }
 PLANTED = [
     (a_prompt_in_both, "overlap", "fatal"),
@@ -313,15 +307,11 @@ PLANTED = [
     (partial(long_answers, count=9), "targets", "warning"),
     (demonstrations_cut, "targets", "warning"),
     (demonstrations_too_long, "targets", "fatal"),
-    (no_template, "template", "fatal"),
     (two_beginnings, "template", "fatal"),
     (no_beginning, "template", "warning"),
-    (no_place_for_the_system, "template", "fatal"),
-    (refuses_the_system, "template", "fatal"),
     (marks_in_the_data, "template", "warning"),
     (another_template, "template", "warning"),
     (a_file_is_cut, "checkpoint", "fatal"),
-    (no_weights, "checkpoint", "fatal"),
     (pickles_only, "checkpoint", "warning"),
     (no_tokenizer, "checkpoint", "fatal"),
     (few_to_evaluate, "evaluation-size", "warning"),
@@ -357,14 +347,15 @@ def test_what_the_recipe_says_is_found_and_nothing_else_is_fatal(plan, what):
 
 @pytest.mark.parametrize("what", FILES)
 def test_a_broken_file_of_a_model_is_found_and_nothing_else_is_fatal(plan, what):
-    name, content = FILES[what]
-    (plan.own_model() / name).write_bytes(content)
-    assert_found(plan, "checkpoint", "fatal")
+    name, content, check = FILES[what]
+    path = plan.own_model() / name
+    path.unlink() if content is None else path.write_bytes(content)
+    assert_found(plan, check, "fatal")
 
 
 def test_a_finding_says_why_what_to_do_and_how_in_the_recipe(plan):
     plan.set(rl__steps=12)
-    no_template(plan)
+    (plan.own_model() / TEMPLATE).unlink()
     found = {finding.check: finding for finding in plan.look().findings}
     assert found["coverage"].change == {"rl.steps": 54}
     assert found["coverage"].evidence["rows"]["drawn"] == 36
@@ -427,13 +418,10 @@ def test_the_command_takes_a_recipe_and_ends_with_1_where_something_is_fatal(plu
     assert list(plan.place.iterdir()) == [plan.place / "mine.yaml"]
 
 
-def test_what_is_a_path_is_no_recipes_name(plumbline, plan):
-    assert "there is no runs/mine" in plumbline("check", "runs/mine")[2]
+def test_a_folder_is_no_recipe_though_it_has_the_name_of_one(plumbline, plan):
     (plan.place / "commerce-tiny").mkdir()
     assert "holds no record of a run" in plumbline("check", "commerce-tiny")[2]
     assert "is no recipe, and --set is of one" in plumbline("check", "commerce-tiny", "--set", "seed=1")[2]
-    assert "did you mean commerce-tiny?" in plumbline("check", "comerce-tiny")[2]
-    assert "--completions are of a run" in plumbline("check", "commerce-v4", "--completions", "x.jsonl")[2]
 
 
 def test_a_run_does_not_begin_with_what_is_fatal_unless_told_to(plan):

@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from plumbline.reports.view import RunView
@@ -22,3 +24,9 @@ def view(finished) -> RunView:
 @pytest.fixture(scope="session")
 def html(finished) -> str:
     return (finished.folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def own(finished, tmp_path) -> Run:
+    """A copy that a test may change."""
+    return Run.read(shutil.copytree(finished.folder, tmp_path / "run"))

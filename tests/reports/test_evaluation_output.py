@@ -97,16 +97,3 @@ def test_all_outputs_of_one_evaluation(tmp_path):
     assert page.count("<img ") == 4
     assert "&lt;b&gt;before&lt;/b&gt;" in page
     assert (tmp_path / "tables" / "by-kind.tex").is_file()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"table": "pdf"}, "no table format 'pdf'"),
-        ({"table": "md", "as_json": True}, "both decide what is printed"),
-        ({"replays": 1}, "add --report"),
-    ],
-)
-def test_outputs_that_cannot_be_had_are_refused(wrong, message):
-    with pytest.raises(RecipeError, match=message):
-        Outputs(**wrong)

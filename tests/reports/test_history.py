@@ -10,7 +10,6 @@ import pytest
 from plumbline.evaluation.history import EvaluationFilter, history
 from plumbline.reports.several import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
-from plumbline.storage import write_text
 from tests.runs.stored import evaluation, rewards, stored
 
 GREEDY = "rl.test.greedy"
@@ -139,13 +138,6 @@ def test_runs_as_tables_to_publish_and_as_a_page(plumbline, place, tmp_path):
     assert "plumbline runs" in page
     _, out, _ = plumbline("runs", place, "--table", "latex")
     assert out.count(r"\begin{tabular}") == 4
-    code, _, err = plumbline("runs", place, "--table", "md", "--json")
-    assert code == 1
-    assert "both decide what is printed" in err
-    write_text(tmp_path / "mine.html", "mine")
-    code, _, err = plumbline("runs", place, "--report", tmp_path / "mine.html")
-    assert code == 1
-    assert (tmp_path / "mine.html").read_text() == "mine"
 
 
 def test_a_result_of_a_stage_before_the_last_says_so_on_a_terminal(plumbline, tmp_path):

@@ -1,6 +1,5 @@
 """The whole report: what it holds for every kind of run, that nothing in it can act, and that it stays small."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from plumbline.reports.sections import values_read
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.run import Run
+from plumbline.storage import write_jsonl
 from tests.reports import building
 from tests.reports.building import BASE, RL, SFT, evaluation, examples, finished_run, recipe, references
 from tests.reports.reading import ATTRIBUTES, ELEMENTS, Page
@@ -57,22 +57,18 @@ def test_the_verdict_comes_first_and_the_key_figures_follow(html):
     assert "This run is not finished" not in page.text
 
 
-def test_what_the_checks_find_stands_at_the_top_and_in_full_below(tmp_path):
-    run = finished_run(tmp_path / "run")
-    path = run.folder / "metrics.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    for row in rows:
-        if row["stage"] == "rl":
-            row["train/grad_norm"] = 0.0
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text, page = report(Run.read(run.folder))
+def test_what_the_checks_find_stands_at_the_top_and_in_full_below(own):
+    rows = own.files["metrics"].rows()
+    still = [{**row, "train/grad_norm": 0.0} if row["stage"] == "rl" else row for row in rows]
+    write_jsonl(own.folder / "metrics.jsonl", still)
+    text, page = report(Run.read(own.folder))
     assert (
         text.index("The checks found") < text.index("fatal: the gradient is zero") < text.index("Before and after</h2>")
     )
     assert "GRPO, fatal" in page.text
     assert "(no-signal)" in page.text
     assert "do: " in page.text
-    marked = (run.folder / "report.md").read_text()
+    marked = (own.folder / "report.md").read_text()
     assert "## What the checks say" in marked
     assert "fatal: the gradient is zero" in marked.split("## ")[0]
 
@@ -143,9 +139,8 @@ def test_each_value_is_marked_by_what_its_part_earned():
     assert values_read("no JSON", {"SFT": row}) is None
 
 
-def test_without_examples_gold_comes_from_the_oracle_and_no_prompt_is_invented(finished, tmp_path):
-    shutil.copytree(finished.folder, tmp_path / "copy")
-    _, page = report(Run.read(tmp_path / "copy"))
+def test_without_examples_gold_comes_from_the_oracle_and_no_prompt_is_invented(own):
+    _, page = report(own)
     assert page.text.count("What was read") == 8
     assert "o produto chegou com 12 dias de atraso" not in page.text
 
@@ -297,14 +292,13 @@ def test_warnings_are_at_the_top_and_notes_are_not(tmp_path):
     assert "only a note" in page.text
 
 
-def test_failures_are_counted_and_named(tmp_path):
-    run = finished_run(tmp_path / "run", n=20)
-    path = run.folder / "evaluations" / "rl.test.greedy.json"
-    found = run.evaluations()[EvaluationKey("rl", "test", "greedy")]
+def test_failures_are_counted_and_named(own):
+    key = EvaluationKey("rl", "test", "greedy")
+    found = own.evaluations()[key]
     row = found.rows[0]
     broken = Unjudged(id=row.id, stratum=row.stratum, completion=row.completion, failure="ZeroDivisionError: a bug")
-    write_evaluation(path, replace(found, rows=found.rows[1:], unjudged=(broken,)))
-    html, page = report(run)
+    write_evaluation(own.evaluation_file(key), replace(found, rows=found.rows[1:], unjudged=(broken,)))
+    html, page = report(own)
     table = html[html.index("Mean reward on test [95") :]
     row = re.search(r'<tr><th scope="row">GRPO</th><td>greedy</td>.*?</tr>', table)
     assert row is not None
@@ -313,12 +307,11 @@ def test_failures_are_counted_and_named(tmp_path):
     assert "1 held-out example left out because an answer could not be judged" in page.text
 
 
-def test_stages_under_two_rubrics_are_not_compared_and_that_is_said(tmp_path):
+def test_stages_under_two_rubrics_are_not_compared_and_that_is_said(own):
     """The greedy answers of the last stage were judged again; neither checks nor report compare them with others."""
-    run = finished_run(tmp_path / "run", n=12)
     key = EvaluationKey("rl", "test", "greedy")
-    write_evaluation(run.evaluation_file(key), replace(run.evaluations()[key], rubric="other/2"))
-    _, page = report(run)
+    write_evaluation(own.evaluation_file(key), replace(own.evaluations()[key], rubric="other/2"))
+    _, page = report(own)
     assert "The last two stages cannot be compared on test: sft was scored under rubric commerce/1+abc123" in page.text
     assert "SFT → GRPO: not comparable" in page.text
 
@@ -402,12 +395,11 @@ def test_hostile_text_cannot_break_out_of_markdown_or_tables(tmp_path):
         assert not re.search(r"(?<!\\)[#%]", "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[2:]))
 
 
-def test_half_a_surrogate_in_a_record_of_another_machine_is_survived(tmp_path):
-    run = finished_run(tmp_path / "run", n=20)
-    path = run.folder / "evaluations" / "rl.test.greedy.json"
+def test_half_a_surrogate_in_a_record_of_another_machine_is_survived(own):
+    path = own.folder / "evaluations" / "rl.test.greedy.json"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("Claro!", "\\ud800Claro!").replace("negativo", "\\udfff"), "utf-8")
-    html, _ = report(run)
+    html, _ = report(own)
     assert "\ufffd" in html
 
 

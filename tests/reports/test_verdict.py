@@ -15,7 +15,7 @@ from plumbline.reports.verdict import run_verdict, verdict
 from plumbline.reports.view import Bounds, RunView
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
-from tests.reports.building import BASE, RL, SFT, Level, evaluation, finished_run, recipe, write_evaluations
+from tests.reports.building import BASE, RL, SFT, Level, evaluation, recipe, write_evaluations
 
 BOUNDS = Bounds(("constant", Interval(0.31, 0.3, 0.32, 200)), Interval(1, 1, 1, 200))
 Rewards = list[float]
@@ -312,10 +312,9 @@ def test_different_examples_are_not_compared(tmp_path):
     assert "cannot be compared on test: the two evaluations share 40 examples of 59 and 40." in said.sentence
 
 
-def test_the_oracle_alone_or_the_controls_alone_are_enough(tmp_path):
-    run = finished_run(tmp_path / "run", n=20)
+def test_the_oracle_alone_or_the_controls_alone_are_enough(own):
     for name in ("constant", "blank", "shuffled-gold"):
-        (run.folder / "evaluations" / f"reference.test.{name}.json").unlink()
-    assert "; the oracle earns 1.000." in run_verdict(RunView(run)).sentence
-    (run.folder / "evaluations" / "reference.test.oracle.json").unlink()
-    assert "no control and no oracle" in run_verdict(RunView(run)).sentence
+        (own.folder / "evaluations" / f"reference.test.{name}.json").unlink()
+    assert "; the oracle earns 1.000." in run_verdict(RunView(own)).sentence
+    (own.folder / "evaluations" / "reference.test.oracle.json").unlink()
+    assert "no control and no oracle" in run_verdict(RunView(own)).sentence
