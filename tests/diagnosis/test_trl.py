@@ -33,7 +33,7 @@ PLANTED = {
     "parts that cancel": (Plan(rewards=(letters, runs.opposite), steps=SOON), "no-signal", "fatal"),
     "dead part": (Plan(rewards=(letters, never), steps=16), "dead-part", "warning"),
     "infinite reward": (Plan(rewards=(sometimes(math.inf),), steps=SOON), "not-finite", "fatal"),
-    "reward NaN": (Plan(rewards=(sometimes(math.nan), short), steps=16), "lost-reward", "warning"),
+    "reward NaN": (Plan(rewards=(sometimes(math.nan), short)), "lost-reward", "warning"),
     "loss NaN": (Plan(patch=runs.poison(12), steps=SOON), "not-finite", "fatal"),
     "rate 0 for the last part": (Plan(patch=runs.exhausted(0.6)), "rate-exhausted", "fatal"),
     "rate of nothing": (Plan(options={"learning_rate": 1e-9}), "small-updates", "warning"),

@@ -16,7 +16,7 @@ from plumbline.storage import JsonLines
 from plumbline.tasks import open_task
 from plumbline_commerce.build import build_commerce
 from plumbline_commerce.options import CommerceOptions
-from plumbline_commerce.sql_qa import pairs
+from plumbline_commerce.sql_qa import engine
 
 FIRST_A_THEN_B = {"push": {"model": "a", "fallback": ("b",)}}
 SQL = "Escreva uma consulta SQL: quantos pedidos foram entregues?"
@@ -400,7 +400,7 @@ def test_the_routers_name_is_its_own():
 
 def test_real_requests_of_each_job_find_their_model(tmp_path, monkeypatch):
     """The classifier on prompts that it was not told the job of, through the whole router."""
-    monkeypatch.setattr(pairs, "SIFTED_ON", 1)
+    monkeypatch.setattr(engine, "ORDERS", 500)  # of the databases on which questions are tried
     counts = {"extraction": 60, "sql_qa": 30, "insights": 30, "push": 30}
     build_commerce(CommerceOptions(seed=42, orders=300, **counts), tmp_path)
     router = Router(table({job: {"model": job} for job in counts}), {job: Fake(job) for job in counts})
