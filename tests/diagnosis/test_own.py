@@ -20,8 +20,8 @@ from tests.training.toy_runs import toy_recipe
 from tests.work import work
 
 
-def run(tiny_folder, folder, options=None, **rl):
-    values = toy_recipe(steps=24, **rl).model_dump()
+def run(tiny_folder, folder, options=None, steps=24, **rl):
+    values = toy_recipe(steps=steps, **rl).model_dump()
     values |= {"model": {**values["model"], "name": str(tiny_folder)}, "evaluation": {"every": 8, "limit": 8}}
     values["task"] = {"name": "tests.toy:open_toy", "options": options or {}}
     run_recipe(parse(values), folder)
@@ -42,7 +42,7 @@ def test_a_small_real_run_has_no_fatal_finding_and_its_oracle_is_1(real):
 
 
 def test_a_part_that_is_never_earned_and_the_gold_answers_that_do_not_earn_it(tiny_folder, tmp_path):
-    examined = run(tiny_folder, tmp_path / "run", {"reward": "dead_part"}, group_size=16, patience=30)
+    examined = run(tiny_folder, tmp_path / "run", {"reward": "dead_part"}, steps=16, group_size=16, patience=30)
     assert ("references", "fatal") in {(one.check, one.level) for one in examined.findings}
     assert "dead-part" in {one.check for one in examined.findings}
 
@@ -147,6 +147,6 @@ def test_a_run_of_600_steps_and_20_000_completions_is_looked_at_in_time(tmp_path
         for number in range(20_000):
             row = {"step": number // 34 + 1, "id": f"p{number // 8}", "text": f"answer {number} " * 20}
             file.write(json.dumps({**row, "reward": number % 7 / 7, "parts": {}}) + "\n")
-    (examined,) = [examine(history, CHECKS) for history in read_histories(tmp_path)]
-    assert len(examined.context.samples) == 20_000
-    assert work(lambda: [examine(history, CHECKS) for history in read_histories(tmp_path)], tries=1) < 300
+    found = []
+    assert work(lambda: found.extend(examine(one, CHECKS) for one in read_histories(tmp_path)), tries=1) < 300
+    assert [len(examined.context.samples) for examined in found] == [20_000]

@@ -31,7 +31,7 @@ PLANTED = {
         "fatal",
     ),
     "parts that cancel": (Plan(rewards=(letters, runs.opposite), steps=SOON), "no-signal", "fatal"),
-    "dead part": (Plan(rewards=(letters, never)), "dead-part", "warning"),
+    "dead part": (Plan(rewards=(letters, never), steps=16), "dead-part", "warning"),
     "infinite reward": (Plan(rewards=(sometimes(math.inf),), steps=SOON), "not-finite", "fatal"),
     "reward NaN": (Plan(rewards=(sometimes(math.nan), short)), "lost-reward", "warning"),
     "loss NaN": (Plan(patch=runs.poison(12), steps=SOON), "not-finite", "fatal"),

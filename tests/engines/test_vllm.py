@@ -398,13 +398,13 @@ class Alive:
         return None
 
 
-def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_again(policy, tmp_path, monkeypatch):
+def on_threads(monkeypatch, **faults):
+    """Have the servers of a run be stand-ins on threads, the first with faults; each that is started, and its seed."""
     started = []
 
     def start(command, environment, log):
         folder, uds, seed = (command[command.index(name) + 1] for name in ("--model", "--uds", "--seed"))
-        running = stand_in.serve(folder, uds=uds, hangs=None if started else 2)
-        started.append((running, seed))
+        started.append((stand_in.serve(folder, uds=uds, **({} if started else faults)), seed))
         return processes.Kept(Alive(), Alive(), log, 0)
 
     def stop(server):
@@ -414,12 +414,16 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
     monkeypatch.setattr(servers, "MODULE", STAND_IN)
     monkeypatch.setattr(processes, "start", start)
     monkeypatch.setattr(processes, "stop", stop)
-    heard = Heard()
+    return started
+
+
+def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_again(policy, tmp_path, monkeypatch):
+    started, heard = on_threads(monkeypatch, hangs=2), Heard()
     sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, heard))
     asked = requests(["sim"], 4, Sampling(max_tokens=3))
     assert {request.key for request, _ in sampler.sample(asked)} == {request.key for request in asked}
     assert [running.state.asked for running, _ in started] == [[4], [2]]
-    stop(sampler.server)
+    processes.stop(sampler.server)
     change(policy)
     sampler.take(policy, 1)
     got = dict(sampler.sample(asked))
@@ -480,10 +484,9 @@ def test_an_evaluation_leaves_the_log_of_a_server_that_failed_and_nothing_else(
     assert "no such flag" in log.read_text()
     log.unlink()
     log.parent.rmdir()
-    monkeypatch.setattr(servers, "MODULE", STAND_IN)
-    monkeypatch.setenv("STAND_IN", "{}")
+    started = on_threads(monkeypatch)
     code, _, err = plumbline(*asked, "--max-tokens", 2)
-    assert code == 0, err
+    assert (code, len(started)) == (0, 1), err
     assert not list(short.glob("plumbline-*"))
 
 

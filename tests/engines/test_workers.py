@@ -218,14 +218,16 @@ def test_twenty_random_kills_change_nothing(spread):
             assert found == judge(TOY, example, "a" * (copy % 7) + "b" * prompt)
 
 
-def verdicts(far, texts, act) -> None:
-    """Judge texts of one example, and let `act` happen once some are under way."""
-    example = far.examples("val")[0]
+def verdicts(far, texts, act=None) -> None:
+    """Judge texts of one example, and let `act` happen while every worker is at one."""
+    example, end = far.examples("val")[0], time.monotonic() + 300
     with Judging(far, [example] * len(texts)) as judging:
         for prompt, text in enumerate(texts):
             judging.tell(prompt, 0, text)
-        time.sleep(0.7)
-        act()
+        if act is not None:
+            while len(far.pool._lent) < far.pool.count and time.monotonic() < end:
+                time.sleep(0.01)
+            act()
     assert [judging.verdict(prompt, 0)[2] for prompt in range(len(texts))] == [None] * len(texts)
     assert [judging.verdict(prompt, 0) for prompt in range(len(texts))] == [judge(TOY, example, text) for text in texts]
 
@@ -237,7 +239,7 @@ def test_a_node_that_dies_or_stalls_loses_no_verdict(cluster, spread, how, limit
     node = cluster.add_node(num_cpus=1, include_dashboard=False)
     _, far = spread(count=4, timeout=limit)
     while len(pids(far.pool)) < 4:
-        verdicts(far, ["slow 0.1"] * 8, lambda: None)
+        verdicts(far, ["slow 0.1"] * 8)
     before = set(far.pool._workers)
     raylet = node.all_processes["raylet"][0].process.pid
     stopped = [raylet, *children(raylet)]
@@ -386,8 +388,8 @@ def credited(policy, recipe):
 
 
 def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):
-    values = {**RECIPE, "model": {"name": str(tiny_folder), "threads": 1}, "rl": {**RECIPE["rl"], "steps": 4}}
-    values["evaluation"] = {**RECIPE["evaluation"], "every": 2}
+    values = {**RECIPE, "model": {"name": str(tiny_folder), "threads": 1}, "rl": {**RECIPE["rl"], "steps": 2}}
+    values["evaluation"] = {**RECIPE["evaluation"], "every": 1}
     run_recipe(parse(values), tmp_path / "alone")
     run_recipe(parse({**values, "scale": {"verdicts": 2, "samplers": 1}}), tmp_path / "spread")
     assert fingerprint(tmp_path / "spread") == fingerprint(tmp_path / "alone")

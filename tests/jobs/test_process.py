@@ -5,12 +5,11 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 from plumbline.checks.check import Finding
-from plumbline.engines.jobs import follow, package
+from plumbline.engines.jobs import package
 from plumbline.engines.jobs.backends import ProcessJob
 from plumbline.engines.jobs.job import SentJob, find, specify
 from plumbline.engines.jobs.package import Examined
@@ -154,22 +153,16 @@ def test_what_is_sent_is_the_recipe_as_the_job_opens_it(project):
     assert (spec.recipe, spec.name) == ("tickets.yaml", recipe.name)
 
 
-def test_a_job_whose_run_goes_to_an_address_has_the_result_that_is_published_there(project, plumbline, tmp_path):
+def test_a_run_at_an_address_is_a_success_and_a_damaged_result_in_a_folder_is_none(project, plumbline, tmp_path):
     code, _, err = plumbline("submit", "tickets.yaml", *PROCESS, "--out", f"file://{tmp_path}/published")
     assert code == 0, err
     assert "succeeded (engine and record agree" in err
     assert not (tmp_path / "published" / "result.json").exists()  # it lies among the objects, by its hash
-
-
-def test_a_damaged_result_ends_a_job_and_is_said(project, plumbline, monkeypatch):
-    honest = follow.judge
-
-    def judge(job, state, log, out, here):
-        (Path(out) / "result.json").write_text("{")
-        return honest(job, state, log, out, here)
-
-    monkeypatch.setattr(follow, "judge", judge)
-    code, _, err = plumbline("submit", "tickets.yaml", *PROCESS)
+    # The same job, had it gone to a folder, where its result was damaged since.
+    (tmp_path / "result.json").write_text("{")
+    job = find("last")
+    job.save(spec=job.spec.model_copy(update={"out": str(tmp_path)}), outcome=None)
+    code, _, err = plumbline("jobs", "follow")
     assert code == 5
     assert "produced nothing (its result is damaged: " in err
     assert plumbline("jobs")[0] == 0

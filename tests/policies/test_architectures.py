@@ -36,10 +36,24 @@ KINDS = {
 }
 
 
+LAYERS = {
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid"]},
+    "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"]},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+}
+"""Of models of two layers, where the kind says what each of them is."""
+
+
 @pytest.fixture
 def small(monkeypatch):
-    """Short answers."""
+    """Short answers of models of two layers."""
     monkeypatch.setattr(architectures, "LAW", Sampling(max_tokens=10))
+    for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
+        monkeypatch.setitem(architectures.SIZES, name, 2)
+    for name, layers in LAYERS.items():
+        monkeypatch.setitem(FAMILIES, name, {**FAMILIES.get(name, {}), **layers})
 
 
 def section_of(folder, **options):

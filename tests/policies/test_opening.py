@@ -470,7 +470,13 @@ KINDS = {
     "Lfm2": {"layer_types": ["conv", "full_attention"]},
     "Gemma3Text": {"head_dim": 16},
     "GptOss": {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1},
-    "Llama4Text": {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1, "intermediate_size_mlp": 64},
+    "Llama4Text": {
+        "head_dim": 16,
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+        "intermediate_size_mlp": 64,
+        "attention_chunk_size": 32,
+    },
 }
 MASKED_REFUSES = "cannot be read as a masked-diffusion model"
 

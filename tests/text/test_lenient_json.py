@@ -98,7 +98,7 @@ def test_strict_json(text, value):
 # --- valid JSON is never altered --------------------------------------------------------------------------------------
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)
 containers = st.lists(values) | st.dictionaries(st.text(), values)
 formats = st.fixed_dictionaries(
     {"indent": st.none() | st.integers(0, 4), "ensure_ascii": st.booleans(), "sort_keys": st.booleans()}

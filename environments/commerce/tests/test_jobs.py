@@ -1,5 +1,6 @@
 """What holds for every job of the shop, and for a run of several."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from plumbline_commerce.build import build_commerce, counted
 from plumbline_commerce.classify import job_of
 from plumbline_commerce.job import JOBS
 from plumbline_commerce.options import COUNTS, CommerceOptions
+from plumbline_commerce.sql_qa import pairs
 from plumbline_commerce.task import FIXED
 
 SHOP = {"seed": 5, "orders": 3000, "extraction": 200, "sql_qa": 150, "insights": 150, "push": 150}
@@ -22,10 +24,24 @@ REQUESTS = yaml.safe_load(Path(__file__).with_name("requests.yaml").read_text(en
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    build_commerce(CommerceOptions(**SHOP), folder)
-    return folder
+def folders(shops, tmp_path_factory) -> dict[str, Path]:
+    """The shop by how its prompts instruct; the databases of sql_qa, which any shop has, are copied."""
+    found = {instructions: tmp_path_factory.mktemp(instructions) for instructions in ("full", "short")}
+
+    def copied(folder, _count):
+        shutil.copytree(shops[0].parent, folder)
+        return tuple(folder / path.name for path in shops)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pairs, "databases", copied)
+        for instructions, folder in found.items():
+            build_commerce(CommerceOptions(**SHOP, instructions=instructions), folder)
+    return found
+
+
+@pytest.fixture
+def shop(folders) -> Path:
+    return folders["full"]
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -45,14 +61,6 @@ def test_the_laws_of_a_task_hold_for_every_job(shop, job):
         own = {example.fingerprint() for example in task.examples(split)}
         assert not own & prompts, "no prompt is in two splits"
         prompts |= own
-
-
-@pytest.fixture(scope="module")
-def folders(shop, tmp_path_factory):
-    """The shop by how its prompts instruct."""
-    folder = tmp_path_factory.mktemp("short")
-    build_commerce(CommerceOptions(**SHOP, instructions="short"), folder)
-    return {"full": shop, "short": folder}
 
 
 @pytest.mark.parametrize("job", JOBS)
