@@ -1,7 +1,7 @@
 """What the steps of forms and of MiniWoB++ share: lines, quotations, words, numbers and signs, and tables of phrases.
 
-Each has a table of its words (`words.yaml`) and a function for each verb; nothing here knows what a verb does. No line is
-completed by what it does not say: a word that no table has makes it unread, which is counted.
+Each has a table of its words (`words.yaml`) and a function for each verb; nothing here knows what a verb does. No line
+is completed by what it does not say: a word that no table has makes it unread, which is counted.
 """
 
 import re

@@ -159,7 +159,7 @@ def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
             link, joined, at = said[0], False, said[1]
         elif piece.value in _OWN and pieces[at + 1 : at + 2] and pieces[at + 1].kind != "quote":
             return None  # "type your full name": which name that is, is not said
-        elif (said := _ARTICLES.at(pieces, at)) is not None and _is_plain(text, piece):
+        elif (said := _ARTICLES.at(pieces, at)) is not None and _is_plain(text, pieces, at):
             at = said[1]
         elif piece.value in _JOINS and after:
             joined, at = True, at + 1
@@ -177,9 +177,10 @@ def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
     return _Step(verb[0], tuple(found), frozenset(nouns).union(*(one.nouns for one in found)))
 
 
-def _is_plain(text: str, piece: Piece) -> bool:
-    """Whether a word stands by itself and is no name's beginning: "the", but not "The Old Mill" or "a@b.org"."""
-    return text[piece.start].islower() and text[piece.end : piece.end + 1].isspace()
+def _is_plain(text: str, pieces: Sequence[Piece], at: int) -> bool:
+    """Whether a word stands by itself and begins no name: "the", but not "The Old Mill" or "a@b.org"."""
+    apart = at + 1 == len(pieces) or at + 2 == len(pieces) or pieces[at + 1].start > pieces[at].end
+    return text[pieces[at].start].islower() and apart
 
 
 def _skip(pieces: Sequence[Piece], at: int) -> int:
@@ -257,6 +258,12 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
         tick = plan.Check if step.verb == "check" else plan.Uncheck
         return [tick(text) for text in one.texts] if step.verb in {"check", "uncheck"} else None
     generic = not one.quoted and label.casefold() in SUBMIT_WORDS
+    if (
+        not (one.quoted or generic or names.has(label) or names.group_of(label))
+        and names.mention
+        and step.verb != "press"
+    ):
+        return None  # "select the desired option"
     match step.verb:
         case "press" if label.casefold() in KEYS:
             return [plan.Press(label)]
@@ -303,6 +310,8 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
     control, value = (second, first) if is_second else (first, second)
     label, kind = control.text, names.kind(control.text)
     if step.verb not in _FILLS or len(control.texts) > 1 or (not value.quoted and loose(value.text) == loose(label)):
+        return None
+    if not control.quoted and names.mention and not kind:
         return None
     is_file = kind == "file" or (not kind and "file" in step.nouns)
     if len(value.texts) > 1 and not (is_file or kind in {"multiselect", "checkboxes", ""}):
