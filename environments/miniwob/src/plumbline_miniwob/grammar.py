@@ -1,18 +1,20 @@
 """One step as one action: a verb, and one or two elements, numbers or keys at the places where they belong.
 
-This is the language that plans are written in, with the synonyms of `words.yaml`. Nothing is guessed: a step with a
-word that has no place in it is not read here, and reading.py asks the reader of forms what it says.
+This is the language that plans are written in, with the synonyms of `words.yaml`, from the same pieces as the plans of
+forms. Nothing is guessed: a step with a word that has no place in it is not read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from plumbline_forms.plans.tokens import Work, quotations
-from plumbline_forms.plans.vocabulary import loose
+from plumbline.tasks.tables import read_table
+from plumbline_forms.plans.grammar import Between, Phrases, Piece, Work, loose, pieces_of, quotations
 from plumbline_miniwob.actions import MOST_PIXELS, MOST_WAIT, Act, Named, Point, Ref, Target, key_named
-from plumbline_miniwob.pieces import WORDS, Between, Phrases, Piece, pieces_of
 
+WORDS: Mapping[str, Any] = read_table(Path(__file__).with_name("words.yaml"))
 ROLES: Mapping[str, str] = {role: spellings[0] for role, spellings in WORDS["roles"].items()}
 """What an element is called in plans, by its role on the page."""
 _ROLES = Phrases(WORDS["roles"])
@@ -25,10 +27,6 @@ _DIRECTIONS = {word: (int(x), int(y)) for word, (x, y) in WORDS["directions"].it
 _UNITS = {word: int(factor) for word, factor in WORDS["units"].items()}
 _ENDS = frozenset(".;!,:")
 _INDEXES = frozenset({"element", "index", "node", "ref", "id", "item", "number"})
-OWN = frozenset(
-    words[0] for words, verb in _VERBS.meaning.items() if verb in {"drag", "scroll", "wait", "hover", "double"}
-)
-"""Words that begin an action which forms do not know; their reader would take some of them for others."""
 SCROLLED = 100
 """Pixels, where a scroll does not say how far."""
 PAUSE = 500
@@ -106,6 +104,14 @@ def read_pieces(text: str, pieces: Sequence[Piece], page: PageText) -> Act | Non
     while end > verb[1] and pieces[end - 1].kind == "sign" and pieces[end - 1].value in _ENDS:
         end -= 1
     return _READERS[verb[0]](_Step(text, list(pieces[verb[1] : end]), page))
+
+
+def begins(pieces: Sequence[Piece]) -> bool:
+    """Whether a line of these pieces begins with a verb."""
+    start = 0
+    while start < len(pieces) and pieces[start].value in _LEAD | {","}:
+        start += 1
+    return _VERBS.at(pieces, start) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +217,9 @@ def _type(step: _Step) -> Act | None:
 
 def _select(step: _Step) -> Act | None:
     given = _given(step)
-    return Act(do="select", option=given[0], on=given[1]) if given is not None and given[1] is not None else None
+    if given is not None and given[1] is not None:
+        return Act(do="select", option=given[0], on=given[1])
+    return _on(step, "click")  # a radio button, or an option of an open list
 
 
 def _given(step: _Step) -> tuple[str, Target | None] | None:

@@ -1,25 +1,28 @@
 """Reads what a model wrote into actions: steps in plain English, or the JSON of browser agents. Never raises.
 
-A step is read by grammar.py, the language that plans are written in; what that does not understand is given to the
-reader of forms' steps, which knows many more ways to say click, type, select and check. What neither understands, and
-claims to be a step, is counted as unread.
+A step is read by grammar.py, the language that plans are written in. What that does not understand, and claims to be a
+step, is counted as unread.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 from plumbline.tasks.text.lenient_json import values_in, whole
-from plumbline_forms.plans import actions as forms
-from plumbline_forms.plans.reader import action_objects, claims, cleaned, cut, read_line, read_object
-from plumbline_forms.plans.tokens import TooMuchWorkError, Work, plainer, quotations
-from plumbline_forms.plans.vocabulary import SUBMIT_WORDS, Names, loose, names_of
-from plumbline_miniwob.actions import Act, Named, Point, Ref, Target, from_json, key_named, target_json
-from plumbline_miniwob.grammar import NOWHERE, OWN, PAUSE, SCROLLED, PageText, read_pieces, read_step
-from plumbline_miniwob.pieces import Piece, pieces_of
+from plumbline_forms.plans.grammar import (
+    Piece,
+    TooMuchWorkError,
+    Work,
+    action_objects,
+    claims,
+    cleaned,
+    cut,
+    pieces_of,
+    plainer,
+    quotations,
+)
+from plumbline_miniwob.actions import Act, Named, from_json, target_json
+from plumbline_miniwob.grammar import NOWHERE, PAUSE, SCROLLED, PageText, begins, read_pieces, read_step
 from plumbline_miniwob.writing import CALLED
 
 MAX_CHARACTERS = 20_000
@@ -29,10 +32,8 @@ MAX_ACTS = 100
 MAX_LINE = 2_000
 """Characters of one step; longer ones are not understood."""
 _MOST_LINES = 2_000
-_FIELDS = {"textbox": "text", "password": "password", "date": "date", "time": "time", "number": "number"}
-_KINDS = {**_FIELDS, "select": "select", "checkbox": "checkbox", "slider": "number"}
-"""What forms call a kind of element; all others are buttons to them."""
-_NUMBERED = re.compile(r"\[([1-9]\d{0,4})\]")
+_ENDS = frozenset({"done", "finish", "stop"})
+"""What ends a plan; what follows is not carried out."""
 _IDLE = frozenset({"screenshot", "dropdown_options", "find_text", "get_dropdown_options", "navigate", "go_to_url"})
 """Actions of agents that change nothing on these pages."""
 
@@ -74,42 +75,32 @@ def read_plan(text: str, page: PageText = NOWHERE) -> PagePlan:
 def _read_lines(text: str, page: PageText, work: Work) -> tuple[list[Act], int, int]:
     """The actions of lines, how many of these were not understood, and how many change nothing."""
     acts: list[Act] = []
-    unread = idle = 0
+    unread = 0
     for line in text.split("\n")[:_MOST_LINES]:
-        said = _read_line(line, page, work)
-        if said is None:
-            unread += claims(line) or _is_own(cut(line)[1])
-            continue
-        idle += said == ()
-        acts += [one for one in said if isinstance(one, Act)]
-        if len(acts) > MAX_ACTS or any(not isinstance(one, Act) for one in said):
+        if cut(line)[1].casefold().rstrip(".!") in _ENDS:
             break
-    return acts, unread, idle
+        said = _read_line(line, page, work)
+        unread += said is None and claims(line, begins)
+        acts += said or ()
+        if len(acts) > MAX_ACTS:
+            break
+    return acts, unread, 0
 
 
-Said = tuple[Act | forms.Done, ...]
-
-
-def _read_line(line: str, page: PageText, work: Work) -> Said | None:
-    """Read one line.
-
-    Returns:
-        Its actions (`Done` ends the plan); () where nothing is to be done; None where it is not understood.
-    """
+def _read_line(line: str, page: PageText, work: Work) -> Sequence[Act] | None:
+    """The actions of one line; None where it is not understood."""
     if len(line) > MAX_LINE:
         return None
     body = cut(line)[1]
     for text in dict.fromkeys((body, *plainer(body))):
-        act = read_step(text, page, work)
-        said: Said | None = (act,) if act is not None else _several(text, page)
-        if said is None and not _has_own(text):
-            said = _foreign(text, page, work)
-        if said is not None:
-            return said
+        if (act := read_step(text, page, work)) is not None:
+            return (act,)
+        if (acts := _several(text, page)) is not None:
+            return acts
     return None
 
 
-def _several(text: str, page: PageText) -> Said | None:
+def _several(text: str, page: PageText) -> Sequence[Act] | None:
     """Steps in one line, each of which is understood by itself: "click [3], then wait 2 s"."""
     quoted = next(quotations(text), None)
     if quoted is None:
@@ -121,99 +112,7 @@ def _several(text: str, page: PageText) -> Said | None:
         else:
             parts[-1].append(piece)
     acts = [read_pieces(text, part, page) for part in parts if part]
-    return tuple(act for act in acts if act is not None) if len(acts) > 1 and None not in acts else None
-
-
-def _is_own(text: str) -> bool:
-    return text.casefold().split(" ", 1)[0].strip(".,:;") in OWN
-
-
-def _has_own(text: str) -> bool:
-    """Whether a step speaks of what forms do not know, outside of its quotations."""
-    quoted = next(quotations(text), ())
-    return any(piece.kind == "word" and piece.value in OWN for piece in pieces_of(text, quoted))
-
-
-# -- what the reader of forms says --------------------------------------------------------------------------------
-
-
-def _foreign(text: str, page: PageText, work: Work) -> Said | None:
-    every = pieces_of(text, next(quotations(text), ()))
-    if any({one.kind, after.kind} == {"ref", "quote"} for one, after in pairwise(every)):
-        return None  # a number with another element's name
-    pieces = [one for one in every if one.kind in {"ref", "point"}]
-    targets: dict[str, Target] = {}
-    # To forms every element has a name: numbers and points get one.
-    for piece in reversed(pieces):
-        target = Ref(piece.value) if piece.kind == "ref" else Point(*piece.value)
-        name = f"element {piece.start} of this page"
-        targets[loose(name)] = target
-        text = f"{text[: piece.start]}'{name}'{text[piece.end :]}"
-    if Ref(0) in targets.values():
-        return None
-    said = read_line(text, _names(page), work)
-    return None if said is None else _acts(said, targets, page)
-
-
-@lru_cache(maxsize=256)
-def _names(page: PageText) -> Names:
-    return names_of(
-        tuple(
-            forms.Element(one.ref, 1, _KINDS.get(one.role, "button"), one.name)
-            for one in page.elements[:200]
-            if one.name and len(one.name) <= 200
-        )
-    )
-
-
-def _acts(said: Sequence[forms.Action], targets: Mapping[str, Target], page: PageText) -> Said | None:
-    """Actions of forms as actions here; None where one has no place on these pages."""
-    found: list[Act | forms.Done] = []
-    for action in said:
-        if isinstance(action, forms.Done):
-            return (*found, action)
-        if isinstance(action, forms.Navigate):
-            continue
-        act = _act(action, targets, page)
-        if act is None:
-            return None
-        found.append(act)
-    return tuple(found)
-
-
-def _act(action: forms.Action, targets: Mapping[str, Target], page: PageText) -> Act | None:
-    def at(label: str, role: str | None = None) -> Target | None:
-        if (number := _NUMBERED.fullmatch(label)) is not None:
-            return Ref(int(number.group(1)))
-        return targets.get(loose(label)) or (page.settled(Named(label, role)) if label else None)
-
-    match action:
-        case forms.Type(label, text, clear) if clear and (on := at(label)):
-            return Act(do="type", on=on, text=text)
-        case forms.Select(label, option) if on := at(label):
-            return Act(do="select", on=on, option=option)
-        case forms.Check(label, option) if on := at(option or label):
-            return Act(do="check", on=on)
-        case forms.Uncheck(label, option) if on := at(option or label):
-            return Act(do="uncheck", on=on)
-        case forms.Click(label) if on := at(label):
-            return Act(do="click", on=on)
-        case forms.Submit(""):
-            return _submit(page)
-        case forms.Submit(label):
-            is_button = any(one.role == "button" for one in page.called.get(loose(label), ())) or not page.elements
-            on = at(label, "button" if is_button else None)
-            return Act(do="click", on=on) if on else None
-        case forms.Press(keys):
-            key = key_named(keys)
-            return Act(do="key", key=key) if key else None
-    return None
-
-
-def _submit(page: PageText) -> Act | None:
-    """The button that sends the page, where the page has one that is called so."""
-    found = {one.name for one in page.elements if one.role == "button" and one.name.casefold() in SUBMIT_WORDS}
-    return Act(do="click", on=Named(found.pop(), "button")) if len(found) == 1 else None
+    return [act for act in acts if act is not None] if len(acts) > 1 and None not in acts else None
 
 
 # -- the JSON of browser agents -----------------------------------------------------------------------------------
@@ -230,7 +129,6 @@ _AGENT = {name: verb for verb, name in CALLED.items()} | {
 
 _NUMBERS = ("index", "ref", "element", "element_id")
 """Keys under which an object gives the number of an element."""
-_OF_FORMS = frozenset({"click", "type", "select", "check", "uncheck"})
 
 
 def _read_json(values: Sequence[Any], page: PageText) -> tuple[list[Act], int, int] | None:
@@ -247,12 +145,12 @@ def _read_json(values: Sequence[Any], page: PageText) -> tuple[list[Act], int, i
     unread = idle = 0
     for item in items[: MAX_ACTS + 1]:
         name, given = _call(item)
-        if name in {"done", "finish", "stop"}:
+        if name in _ENDS:
             break
-        found = () if name in _IDLE else _item(item, name, given, page)
+        found = () if name in _IDLE else _item(name, given, page)
         unread += found is None and bool(item)
         idle += found == ()
-        acts += [one for one in found or () if isinstance(one, Act)]
+        acts += found or ()
     return (acts, unread, idle) if acts or idle or (items and unread < len(items)) else None
 
 
@@ -267,17 +165,12 @@ def _call(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     return "", item
 
 
-def _item(item: Mapping[str, Any], name: str, given: Mapping[str, Any], page: PageText) -> Said | None:
+def _item(name: str, given: Mapping[str, Any], page: PageText) -> Sequence[Act] | None:
     verb = _AGENT.get(name)
-    if verb is not None:
-        try:
-            return (_agent_act(verb, given, page),)
-        except (ValueError, TypeError, OverflowError):
-            # It may name its element in another way, unless that is a number that is none.
-            if verb not in _OF_FORMS or given.keys() & {"", *_NUMBERS}:
-                return None
-    called = read_object(item, (), _names(page))
-    return None if called is None else _acts(called, {}, page) or None
+    try:
+        return None if verb is None else (_agent_act(verb, given, page),)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _agent_act(verb: str, given: Mapping[str, Any], page: PageText) -> Act:
@@ -293,7 +186,7 @@ def _agent_act(verb: str, given: Mapping[str, Any], page: PageText) -> Act:
     if verb == "drag":
         value["to"] = _where(given.get("to"), page)
     elif verb == "type":
-        value["text"] = given.get("text")
+        value["text"] = given.get("text", given.get("value"))
         if given.get("clear") is False:
             raise ValueError("what is typed here replaces what is there")
     elif verb == "select":
@@ -327,7 +220,7 @@ def _where(given: object, page: PageText) -> dict[str, Any] | None:
     for x, y in (("coordinate_x", "coordinate_y"), ("x", "y")):
         if x in given and y in given:
             return {"x": given[x], "y": given[y]}
-    name, role = given.get("name"), given.get("role")
+    name, role = given.get("name", given.get("target")), given.get("role")
     if isinstance(name, str) and (role is None or isinstance(role, str)):
         return {**target_json(page.settled(Named(name, role))), "nth": given.get("nth")}
     return None

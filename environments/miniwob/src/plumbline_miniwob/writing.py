@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from plumbline_forms.plans.vocabulary import loose
+from plumbline_forms.plans.grammar import loose
 from plumbline_miniwob.actions import Act, Named, Point, Ref, Target
 from plumbline_miniwob.grammar import ROLES, PageText, read_step
 

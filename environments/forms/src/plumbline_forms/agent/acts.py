@@ -27,7 +27,7 @@ from plumbline_forms.executors.executor import Attempt
 from plumbline_forms.executors.operations import Operation, Target, find, resolve
 from plumbline_forms.executors.page import Control
 from plumbline_forms.plans.actions import Action, Attach, Click, Select, Submit
-from plumbline_forms.plans.vocabulary import loose
+from plumbline_forms.plans.grammar import loose
 from plumbline_forms.values import typed
 
 Act = Mapping[str, Mapping[str, Any]]

@@ -29,7 +29,7 @@ from plumbline_forms.agent.scene import Scene, form_of, further_prompt, given_of
 from plumbline_forms.executors.executor import Attempt
 from plumbline_forms.executors.operations import Target, find
 from plumbline_forms.plans.actions import Done, Fill, Navigate, Plan, Submit, elements_of
-from plumbline_forms.plans.vocabulary import folded
+from plumbline_forms.plans.grammar import folded
 from plumbline_forms.plans.writer import read_plan
 from plumbline_forms.prompts import messages as prompt
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from plumbline_forms.formfactory.checkout import BenchmarkForm
-from plumbline_forms.plans.vocabulary import folded, loose
+from plumbline_forms.plans.grammar import folded, loose
 from plumbline_forms.prompts import RenderedField
 from plumbline_forms.suite.declaration import CHOSEN, Field, Value
 from plumbline_forms.values import is_email, is_url, matches, range_problem, read_number, read_time, typed, utf16_length

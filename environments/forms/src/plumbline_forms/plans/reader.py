@@ -1,144 +1,346 @@
-"""Reads plain-text steps, calls and objects into typed actions. Never raises, whatever the text."""
+"""Reads plain-text steps into typed actions. Never raises, whatever the text.
 
-import json
+A step is a verb, up to two arguments, and words of `words.yaml` around them; a line may hold several. Three things say
+which of two arguments is the control: the words around them ("into the 'L' field"), the verb ("type V", but "set L"),
+and, before both, the form's labels where only one of the two is a label. What has another word in it is not read.
+"""
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
+from plumbline.tasks.tables import read_table
 from plumbline_forms.plans import actions as plan
-from plumbline_forms.plans.actions import Action, Element, Fill, Plan
-from plumbline_forms.plans.sentences import StepSentence, mentions, sentences
-from plumbline_forms.plans.tokens import (
+from plumbline_forms.plans.actions import Action, Element, Plan
+from plumbline_forms.plans.grammar import (
+    Phrases,
+    Piece,
+    Quotation,
     TooMuchWorkError,
     Work,
+    claims,
+    cleaned,
+    cut,
+    folded,
     has_quote,
     is_quoted,
+    loose,
     opens,
+    pieces_of,
     plainer,
     quotations,
-    tokens_of,
     unquoted,
-    verbs_of,
-)
-from plumbline_forms.plans.vocabulary import (
-    KEYS,
-    NO,
-    SUBMIT_WORDS,
-    UNKNOWN,
-    YES,
-    Names,
-    PlanToken,
-    folded,
-    loose,
-    words_of,
 )
 from plumbline_forms.suite.declaration import TYPED
 
-# -- what a sentence comes to -----------------------------------------------------------------------------------------
+DATA: Mapping[str, Any] = read_table(Path(__file__).with_name("words.yaml"))
+SUBMIT_WORDS, YES, NO, KEYS, _JOINS, _OWN = (
+    frozenset(DATA[name]) for name in ("submits", "yes", "no", "keys", "joins", "own")
+)
+"""Lists of words; `words.yaml` says what each is for."""
+_VERBS, _NOUNS, _LINKS = (Phrases(DATA[name]) for name in ("verbs", "nouns", "links"))
+_MARKS = re.compile(r"[*`\"“”‘«»]|(?<!\w)['’]|['’](?!\w)")
+"""What no argument without quotation marks has."""
+_ARTICLES, _LEADS = (Phrases({"": DATA[name]}) for name in ("articles", "lead"))
 
-URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s<>'\"`]+", re.IGNORECASE)
-_SELECTS = frozenset({"select", "multiselect", "radio", "checkboxes"})
-_SPACE = frozenset({"space", "spacebar", "espaço"})
-_LISTS = frozenset({"select", "multiselect"})
+# -- names of controls ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names:
+    """What the controls of a form are called; keys are `loose`. A reader that knows no form has empty ones."""
+
+    kinds: Mapping[str, str]
+    """The kind of the control with this label."""
+    options: Mapping[str, tuple[str, ...]]
+    """Labels of the lists and groups that have this option."""
+    buttons: frozenset[str]
+    mention: re.Pattern[str] | None
+    """Finds a label in a text, the longest one that begins at a place."""
+
+    def kind(self, label: str) -> str:
+        """The kind of a control; "" where none is called so."""
+        return self.kinds.get(loose(label), "")
+
+    def has(self, label: str) -> bool:
+        """Whether a control or a button is called so."""
+        return loose(label) in self.kinds or loose(label) in self.buttons
+
+    def group_of(self, option: str) -> str:
+        """The list or group with this option; "" where none or several have it, or a control is called so."""
+        groups = self.options.get(loose(option), ())
+        return groups[0] if len(groups) == 1 and not self.has(option) else ""
+
+
+@lru_cache(maxsize=256)
+def names_of(elements: tuple[Element, ...]) -> Names:
+    """The names of a form's elements (a tuple of them)."""
+    options: dict[str, dict[str, None]] = {}
+    for one in elements:
+        for option in (one.option, *one.offers):
+            if option:
+                options.setdefault(loose(option), {})[one.label] = None
+    labels = sorted({one.label for one in elements if one.label}, key=len, reverse=True)
+    mention = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, labels))})(?!\w)", re.IGNORECASE) if labels else None
+    return Names(
+        {loose(one.label): one.kind for one in elements if one.kind != "button"},
+        {option: tuple(groups) for option, groups in options.items()},
+        frozenset(loose(one.label) for one in elements if one.kind == "button"),
+        mention,
+    )
+
+
+UNKNOWN = names_of(())
+"""Of no form in particular."""
+
+# -- a step as a verb and its arguments -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """A label, or what is entered."""
+
+    texts: tuple[str, ...]
+    """Several where a list stands in its place: 'A' and 'B'."""
+    link: str = ""
+    """What the words before it say it is: label, value or either."""
+    nouns: frozenset[str] = frozenset()
+    quoted: bool = True
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    verb: str
+    arguments: tuple[_Argument, ...]
+    nouns: frozenset[str]
+    """Of all arguments, and those that stand by themselves: "click the button"."""
+
+
+def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
+    """One clause; None where it begins with no verb or has a word that no table has.
+
+    Words of no table that stand together are an argument without quotation marks, but beside a quoted one only behind a
+    word that says what it is ("into the Name field", not "because it is so").
+    """
+    start = _skip(pieces, 0)
+    if (verb := _VERBS.at(pieces, start)) is None:
+        return None
+    if verb[0] == "idle":
+        return _Step("idle", (), frozenset())
+    end = len(pieces)
+    while end > verb[1] and pieces[end - 1].kind == "sign" and pieces[end - 1].value in ".;,!:":
+        end -= 1
+    found: list[_Argument] = []
+    link, nouns, at = "", set[str](), verb[1]
+    joined, after = False, False
+    while at < end:
+        piece = pieces[at]
+        if piece.kind == "quote":
+            if joined and found and not link:
+                found[-1] = replace(found[-1], texts=(*found[-1].texts, piece.value))
+            else:
+                found.append(_Argument((piece.value,), link, frozenset(nouns)))
+                link, nouns = "", set()
+            joined, after, at = False, True, at + 1
+        elif (said := _NOUNS.at(pieces, at)) is not None:
+            if after and not link and found:
+                found[-1] = replace(found[-1], nouns=found[-1].nouns | {said[0]})
+            else:
+                nouns.add(said[0])
+            joined, at = False, said[1]
+        elif (said := _LINKS.at(pieces, at)) is not None and (said[0] != "value" or found or piece.value != ":"):
+            link, joined, at = said[0], False, said[1]
+        elif piece.value in _OWN and pieces[at + 1 : at + 2] and pieces[at + 1].kind != "quote":
+            return None  # "type your full name": which name that is, is not said
+        elif (said := _ARTICLES.at(pieces, at)) is not None and _is_plain(text, pieces, at):
+            at = said[1]
+        elif piece.value in _JOINS and after:
+            joined, at = True, at + 1
+        elif piece.value in {"*", "(", ")", ":"}:
+            at += 1
+        else:
+            stop = _end_of_words(pieces, at, end)
+            words = text[piece.start : pieces[stop - 1].end]
+            if joined or (any(one.quoted for one in found) and not link) or _MARKS.search(words):
+                return None
+            found.append(_Argument((words,), link, frozenset(nouns), quoted=False))
+            link, nouns, joined, after, at = "", set(), False, True, stop
+    if joined or len(found) > 2:
+        return None
+    return _Step(verb[0], tuple(found), frozenset(nouns).union(*(one.nouns for one in found)))
+
+
+def _is_plain(text: str, pieces: Sequence[Piece], at: int) -> bool:
+    """Whether a word stands by itself and begins no name: "the", but not "The Old Mill" or "a@b.org"."""
+    apart = at + 1 == len(pieces) or at + 2 == len(pieces) or pieces[at + 1].start > pieces[at].end
+    return text[pieces[at].start].islower() and apart
+
+
+def _skip(pieces: Sequence[Piece], at: int) -> int:
+    """Past what may stand before a step."""
+    while at < len(pieces) and _VERBS.at(pieces, at) is None:
+        lead = _LEADS.at(pieces, at)
+        if lead is None and (pieces[at].kind == "quote" or pieces[at].value not in _JOINS):
+            break
+        at = at + 1 if lead is None else lead[1]
+    return at
+
+
+def _end_of_words(pieces: Sequence[Piece], at: int, end: int) -> int:
+    """Where an argument without quotation marks ends: before a quotation, a link, a noun of a control, or a comma."""
+    at += 1
+    while at < end and pieces[at].kind != "quote" and pieces[at].value != ",":
+        noun = _NOUNS.at(pieces, at)
+        if _LINKS.at(pieces, at) is not None or (noun is not None and noun[0] not in {"value", "file"}):
+            break
+        at += 1
+    return at
+
+
+def _clauses(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """The parts of a line that begin with a verb of their own, behind a comma, "and" or "then"."""
+    first = _skip(pieces, 0)
+    for at in range(first + 1, len(pieces)):
+        if first < at:
+            begin = _skip(pieces, at)
+            if begin > at and _VERBS.at(pieces, begin) is not None:
+                yield pieces[first:at]
+                first = begin
+    yield pieces[first:]
+
+
+def _topic(pieces: Sequence[Piece]) -> str | None:
+    """The control that a clause without a verb names: "in the 'L' field"; None where it does anything else."""
+    at = _skip(pieces, 0)
+    link = _LINKS.at(pieces, at)
+    rest = pieces[link[1] :] if link is not None else ()
+    names = [piece.value for piece in rest if piece.kind == "quote"]
+    words = [piece for piece in rest if piece.kind != "quote"]
+    known = all(_NOUNS.at(words, at) or _ARTICLES.at(words, at) for at in range(len(words)))
+    return names[0] if len(names) == 1 and known else None
+
+
+# -- what a step comes to ---------------------------------------------------------------------------------------------
+
+_VALUE_FIRST = frozenset({"type", "append", "select", "check", "uncheck", "attach", "press"})
+"""Verbs whose object is what is entered."""
+_CONTROLS = frozenset({"field", "choice", "boxes"})
 _PICKED = frozenset({"date", "time", "number"})
 """Kinds that pages show as something to pick from, and that are typed into all the same."""
-_FILE_NAME = re.compile(r"[^/\\]{1,200}\.\w{2,5}")
+_CHOSEN = frozenset({"select", "multiselect", "radio", "checkboxes"})
+_FILLS = frozenset({"type", "append", "set", "select", "check", "uncheck", "attach"})
 
 
-def actions_of(said: StepSentence, text: str, names: Names) -> list[Action] | None:
-    """What a sentence comes to.
-
-    Args:
-        said: the sentence.
-        text: the whole step; a quotation that is open in it may go on in the next line.
-        names: of the form's controls.
-
-    Returns:
-        Its actions, [] where there is nothing to do, None where something is missing that it does not say.
-    """
-    if said.verb == "idle":
+def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
+    """What a step comes to; [] where there is nothing to do, None where something is missing that it does not say."""
+    if step.verb == "idle":
         return []
-    if said.values:
-        return _entries(said, names) if said.label else _of_each(said, text, names)
-    if said.verb == "navigate" and URL.fullmatch(said.label):
-        return [plan.Navigate(said.label)]
-    if said.verb in {"click", "seek", "navigate"}:
-        return _click(said, text, names)
-    if said.verb == "press":
-        return _press(said, text, names)
-    if said.verb == "send":
-        sends_itself = not said.quoted or "form" in said.nouns
-        if loose(said.label) in names.buttons and said.label:
-            return [plan.Submit(said.label)]
-        return None if "file" in said.nouns else [plan.Submit("" if sends_itself or not said.label else said.label)]
-    if not said.label:
-        return [] if said.verb in {"set", "type", "use", "clear"} and not opens(text) else None
-    kind = names.kind(said.label)
-    if said.verb in {"select", "check", "uncheck", "use", "attach"} and (
-        "button" in said.nouns or loose(said.label) in names.buttons
+    if len(step.arguments) == 2:
+        verb = "select" if step.verb == "click" else step.verb
+        return _entries(replace(step, verb=verb), *step.arguments, names)
+    if not step.arguments and topic and step.verb in {"check", "uncheck"}:
+        return _actions(replace(step, arguments=(_Argument((topic,)),)), names, "")
+    if not step.arguments:
+        sends = "button" in step.nouns or (step.verb == "send" and (not step.nouns or "form" in step.nouns))
+        return [plan.Submit()] if step.verb in {"click", "press", "send"} and sends else None
+    (one,) = step.arguments
+    label, kind = one.text, names.kind(one.text)
+    if topic and step.verb in _FILLS and not names.has(label):
+        return _entries(step, one, _Argument((topic,), "label"), names)
+    if len(one.texts) > 1:
+        tick = plan.Check if step.verb == "check" else plan.Uncheck
+        return [tick(text) for text in one.texts] if step.verb in {"check", "uncheck"} else None
+    generic = not one.quoted and label.casefold() in SUBMIT_WORDS
+    if (
+        not (one.quoted or generic or names.has(label) or names.group_of(label))
+        and names.mention
+        and step.verb != "press"
     ):
-        return None if "state" in said.nouns else [plan.Submit(said.label)]
-    if said.verb in {"select", "check", "uncheck", "click"} and (group := names.group_of_all(said.label)):
-        return _entries(replace(said, label=group, values=(said.label,)), names)
-    if said.verb == "select" or (said.verb in {"set", "use"} and names.group_of(said.label)):
-        return _single_choice(said, kind, names)
-    if said.verb in {"check", "uncheck"}:
-        tick = plan.Check if said.verb == "check" else plan.Uncheck
-        group = names.group_of(said.label)
-        return [tick(group, said.label) if group and names.kind(group) in _LISTS else tick(said.label)]
-    if said.verb == "clear":
-        is_box = kind == "checkbox" or (not kind and "checkbox" in said.nouns)
-        return (
-            [plan.Uncheck(said.label)] if is_box else [plan.Type(said.label, "")] if kind in TYPED or not kind else None
-        )
-    if said.verb == "attach" and not kind and _FILE_NAME.fullmatch(said.label) and names.only("file"):
-        return [plan.Attach(names.only("file"), said.label)]
+        return None  # "select the desired option"
+    match step.verb:
+        case "press" if label.casefold() in KEYS:
+            return [plan.Press(label)]
+        case "press" | "click" | "send" if generic or (step.verb == "send" and "form" in step.nouns):
+            return [plan.Submit()]
+        case "click" if "button" in step.nouns:
+            return [plan.Submit(label)]
+        case "press" | "select" | "send" if "button" in step.nouns or loose(label) in names.buttons:
+            return [plan.Submit(label)]
+        case "press":
+            return [plan.Press(label)]
+        case "send":
+            return [plan.Submit(label)] if one.quoted else None
+        case "click" | "select" if (group := names.group_of(label)) and names.kind(group) in _CHOSEN - {"radio"}:
+            return [(plan.Check if names.kind(group) == "checkboxes" else plan.Select)(group, label)]
+        case "select" if group := names.group_of(label):
+            return [plan.Select(group, label)]
+        case "select" if kind == "checkbox" or (not kind and "checkbox" in step.nouns):
+            return [plan.Check(label)]
+        case "click" | "select":
+            return [plan.Click(label, _what(step.nouns))]
+        case "check" | "uncheck":
+            tick = plan.Check if step.verb == "check" else plan.Uncheck
+            group = names.group_of(label)
+            return [tick(group, label) if group and names.kind(group) in {"select", "multiselect"} else tick(label)]
+        case "clear" if kind == "checkbox" or (not kind and "checkbox" in step.nouns):
+            return [plan.Uncheck(label)]
+        case "clear" if kind in TYPED or not kind:
+            return [plan.Type(label, "")]
     return None
 
 
-def _of_each(said: StepSentence, text: str, names: Names) -> list[Action] | None:
-    """The same with each of several boxes or options."""
-    found = [actions_of(replace(said, label=value, values=()), text, names) for value in said.values]
-    return [action for each in found if each for action in each] if all(found) else None
+def _what(nouns: frozenset[str]) -> Literal["", "field", "box"]:
+    if nouns & {"checkbox", "option"}:
+        return "box"
+    return "field" if nouns & _CONTROLS else ""
 
 
-def _entries(said: StepSentence, names: Names) -> list[Action] | None:
-    """What is entered into a control."""
-    label, kind = said.label, names.kind(said.label)
-    values = [one for value in said.values for one in names.items_of(label, value) or [value]]
-    is_file = kind == "file" or (not kind and said.nouns & {"file", "upload"})
-    if len(values) > 1 and not (is_file or kind in {"multiselect", "checkboxes", ""}):
+def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> list[Action] | None:
+    """What is entered into a control, whichever of the two it is."""
+    is_second = _second_is_control(step.verb, first, second, names)
+    if is_second is None:
         return None
-    if said.verb == "type" and not (is_file and "file" in said.nouns):
-        return [plan.Type(label, values[0])]
-    if said.verb == "append" and not is_file and kind not in _SELECTS and len(values) == 1:
-        return [plan.Type(label, values[0], clear=False)]
-    if said.verb == "attach" or (said.verb in {"type", "append", "send", "select", "use", "set"} and is_file):
-        return [plan.Attach(label, value) for value in values]
-    if said.verb in {"select", "check", "use", "set"} and kind in _PICKED:
-        return [plan.Type(label, values[0])]
-    if said.verb in {"check", "uncheck"}:
-        return [(plan.Check if said.verb == "check" else plan.Uncheck)(label, value) for value in values]
-    if said.verb == "press":
-        if values[0].casefold() not in KEYS:
-            return [plan.Type(label, values[0])] if kind in TYPED else None
-        return (
-            [plan.Click(label, "box")]
-            if kind == "checkbox" and values[0].casefold() in _SPACE
-            else [plan.Press(values[0])]
-        )
-    if said.verb == "click" or said.verb == "select":
-        return [_ticked(label, value) if kind == "checkbox" else plan.Select(label, value) for value in values]
-    if said.verb in {"use", "set", "append"}:
-        if kind == "checkbox" or (not kind and "checkbox" in said.nouns):
-            return [_ticked(label, value) for value in values]
-        chosen = kind in _SELECTS or (not kind and said.nouns & {"choice", "boxes", "option"})
-        if len(values) > 1 and not chosen:
-            return None
-        return [plan.Select(label, value) if chosen else plan.Type(label, value) for value in values]
-    return None
+    control, value = (second, first) if is_second else (first, second)
+    label, kind = control.text, names.kind(control.text)
+    if step.verb not in _FILLS or len(control.texts) > 1 or (not value.quoted and loose(value.text) == loose(label)):
+        return None
+    if not control.quoted and names.mention and not kind:
+        return None
+    is_file = kind == "file" or (not kind and "file" in step.nouns)
+    if len(value.texts) > 1 and not (is_file or kind in {"multiselect", "checkboxes", ""}):
+        return None
+    is_box = kind == "checkbox" or (not kind and "checkbox" in step.nouns)
+    chosen = kind in _CHOSEN or (not kind and bool(step.nouns & {"choice", "boxes", "option"}))
+    verb = step.verb
+    if verb == "attach" or is_file:
+        return [plan.Attach(label, text) for text in value.texts]
+    if verb in {"set", "select"} and is_box:
+        return [_ticked(label, text) for text in value.texts]
+    if verb == "set" or (verb == "select" and kind in _PICKED):
+        verb = "select" if chosen else "type"
+    if verb in {"type", "append"}:
+        return [plan.Type(label, value.text, clear=verb == "type")] if len(value.texts) == 1 else None
+    make = {"select": plan.Select, "check": plan.Check, "uncheck": plan.Uncheck}[verb]
+    return [make(label, text) for text in value.texts]
+
+
+def _second_is_control(verb: str, first: _Argument, second: _Argument, names: Names) -> bool | None:
+    """Whether the second of two arguments is the control; None where nothing says so."""
+    if second.link == "label" and second.nouns & _CONTROLS:
+        return True
+    known = (bool(names.kind(first.text)), bool(names.kind(second.text)))
+    if known[0] != known[1]:
+        return known[1]
+    if second.link in {"label", "value"}:
+        return second.link == "label"
+    return verb in _VALUE_FIRST if second.link else None
 
 
 def _ticked(label: str, value: str) -> Action:
@@ -149,263 +351,7 @@ def _ticked(label: str, value: str) -> Action:
     return plan.Check(label) if said in YES else plan.Check(label, value)
 
 
-def _single_choice(said: StepSentence, kind: str, names: Names) -> list[Action]:
-    if group := names.group_of(said.label):
-        return [(plan.Check if names.kind(group) == "checkboxes" else plan.Select)(group, said.label)]
-    offered = loose(said.label) in names.options
-    if kind == "checkbox" or (not kind and not offered and "checkbox" in said.nouns):
-        return [plan.Check(said.label)]
-    return [plan.Click(said.label, _what(said.nouns))]
-
-
-def _click(said: StepSentence, text: str, names: Names) -> list[Action] | None:
-    generic = not said.quoted and said.label.casefold() in SUBMIT_WORDS
-    if not said.label:
-        if said.verb != "click" or opens(text):
-            return None if said.verb == "click" else []
-        return [plan.Submit()] if "button" in said.nouns else None
-    if generic or "button" in said.nouns:
-        return [plan.Submit("" if generic else said.label)]
-    if (group := names.group_of(said.label)) and names.kind(group) in _LISTS:  # an open list is clicked, too
-        return [plan.Select(group, said.label)]
-    return [plan.Click(said.label, _what(said.nouns))]
-
-
-def _what(nouns: frozenset[str]) -> Literal["", "field", "box"]:
-    if nouns & {"checkbox", "option"}:
-        return "box"
-    return "field" if nouns & {"field", "choice", "boxes", "upload"} else ""
-
-
-def _press(said: StepSentence, text: str, names: Names) -> list[Action] | None:
-    if not said.label:
-        return [plan.Submit()] if "button" in said.nouns else None
-    label = said.label if said.quoted else said.label.rstrip(".,; ")
-    key = label.casefold()
-    generic = not said.quoted and key in SUBMIT_WORDS
-    if key not in KEYS and (generic or "button" in said.nouns or loose(said.label) in names.buttons):
-        return _click(said, text, names)
-    return [plan.Press(label)]
-
-
-# -- calls and objects ------------------------------------------------------------------------------------------------
-# Actions that are written as calls or objects: `page.getByLabel("L").fill("V")`, `{"action": "type", "target": "L"}`.
-#
-# Their names are the verbs of sentences ("select_option", "selectOption"), their parameters say which argument is the
-# control. Where neither they nor the form's labels do, nothing is read.
-
-_NAMING = (
-    *("action", "action_type", "actionType", "tool", "tool_name", "function", "command", "method", "operation", "op"),
-    *("event", "step", "instruction", "type", "name"),
-)
-"""Keys under which an object says what is to be done; the first that does counts."""
-_ENDS = frozenset({"done", "finish", "stop", "complete", "terminate", "end", "answer"})
-_INDEX = frozenset({"index", "element_index", "element_id", "id"})
-_LABELS = frozenset({"name", "selector", "locator", "placeholder", "in", "into", "on", "from"})
-_VALUES = frozenset({"to", "with", "keys", "key", "content", "checked"})
-_CONTROLS = frozenset({"field", "choice", "boxes", "checkbox", "button", "upload", "link"})
-_TAKES_OPTION = frozenset({"click", "select", "check", "uncheck"})
-_ROW = re.compile(r"[|\s]*\**(\w+)\**\s*\|(.+)")
-_BETWEEN_PAIRS = re.compile(r"(?<!\s)\s*[|;,]\s*(?=\**[A-Za-z]{2,20}\**:)")
-_PAIR = re.compile(r"\**([A-Za-z]{2,20}):?\**:?\s*(.+)", re.DOTALL)
-_PREFIX = re.compile(r"(?:(?:await|return|const|let|var)\s+|\w+\s*=\s*)*")
-_NAME = re.compile(r"\s{0,4}\.?\s{0,4}([A-Za-z_][\w.]{0,80})\(")
-_ARGUMENT = re.compile(
-    r"""[\s,{}\[\]]{0,40}(?:["']?(?P<key>[A-Za-z_]\w*)["']?\s*[:=]\s*(?=["'`‘“«\d\[{tTfF-]))?[\s{\[]{0,9}"""
-    r"""(?:(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|‘[^’]*’|“[^”]*”|«[^»]*»)|(?P<bare>[\w.+-]+))[\s,{}\[\]]{0,40}"""
-)
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
-_MOST_DEPTH = 8
-Given = Sequence[tuple[str, str]]
-"""What a call is given: parameter ("" where there is none) and text."""
-
-
-def read_call(text: str, names: Names) -> list[Action] | None:
-    """The actions of a call, a chain of calls or a row of a table that begins with a verb; None where it is none.
-
-    Args:
-        text: of one line, without its marker.
-        names: of the form's controls.
-    """
-    if (pairs := _pairs(text)) is not None and (named := _named(pairs)) is not None:
-        verb = _verb(named[0])
-        return None if verb is None else _read(verb, list(_texts(named[1])), names)
-    if (row := _ROW.fullmatch(text)) is not None and (verb := _verb(row.group(1))) is not None:
-        return _read(verb, [("", cell) for part in row.group(2).split("|") if (cell := part.strip(" '\"`*"))], names)
-    return _read_chain(text, names)
-
-
-def _read_chain(text: str, names: Names) -> list[Action] | None:
-    """Calls one on what the other gives: those that are no verb, or only find something, say which control it is."""
-    prefix = _PREFIX.match(text)
-    assert prefix is not None
-    at = prefix.end()
-    verb: PlanToken | None = None
-    given: list[tuple[str, str]] = []
-    while (match := _NAME.match(text, at)) is not None:
-        arguments, at = _arguments(text, match.end())
-        if arguments is None:
-            return None
-        said = _verb(_HUMPS.sub(" ", match.group(1).rpartition(".")[2]))
-        kind = "seek" if said is None else said.role("verb")
-        if kind == "seek":
-            given += [("label" if key in {"", "name"} else key, value) for key, value in arguments]
-        else:
-            given += arguments
-            verb = said if verb is None or kind != "clear" else verb
-    return None if verb is None or text[at:].strip(" ;`") else _read(verb, given, names)
-
-
-def _pairs(text: str) -> Mapping[str, str] | None:
-    """A line that is written like an object: "Action: type | Target: L | Value: V"; None where it is not."""
-    first, *others = _BETWEEN_PAIRS.split(text)
-    if not others:
-        return None
-    parts = [_PAIR.fullmatch(part) for part in (first if ":" in first else f"action: {first}", *others)]
-    if ":" not in first and len(words_of(first) or ()) != 1:
-        return None
-    values = {part.group(1).casefold(): part.group(2).strip(" '\"`*") for part in parts if part is not None}
-    return values if len(values) == len(parts) and next(iter(values)) in _NAMING else None
-
-
-def action_objects(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any] | str]:
-    """The objects that say what is to be done, and the sentences, in what was read from JSON."""
-    if isinstance(value, str):
-        yield value
-    if depth > _MOST_DEPTH or not isinstance(value, list | dict):
-        return
-    inner = value if isinstance(value, list) else [one for one in value.values() if _holds_objects(one)]
-    if isinstance(value, dict) and not inner:
-        yield value
-    for one in inner:
-        yield from action_objects(one, depth + 1)
-
-
-def _holds_objects(value: object) -> bool:
-    return isinstance(value, list) and any(isinstance(one, dict) for one in value)
-
-
-def read_object(item: Mapping[str, Any], elements: Sequence[Element], names: Names) -> list[Action] | None:
-    """The actions of an object that names what is to be done; [] where that is nothing, None where it does not say."""
-    call = _named(item)
-    if call is None:
-        return None
-    name, parameters = call
-    if name.casefold() in _ENDS:
-        return [plan.Done(next((text for _, text in _texts(parameters)), ""))]
-    verb = _verb(_HUMPS.sub(" ", name))
-    if verb is None:
-        return None
-    given = list(_texts({key: value for key, value in parameters.items() if key not in _INDEX}))
-    for key in _INDEX & parameters.keys():
-        index = parameters[key]
-        if type(index) is int and 1 <= index <= len(elements):
-            element = elements[index - 1]
-            given += [("label", element.label), *([("option", element.option)] if element.option else [])]
-    return _read(verb, given, names)
-
-
-def _named(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """What an object says is to be done, and with what."""
-    for key in _NAMING:
-        value = item.get(key)
-        if isinstance(value, dict) and (call := _named(value)) is not None:
-            return call
-        if isinstance(value, str) and (value.casefold() in _ENDS or _verb(_HUMPS.sub(" ", value)) is not None):
-            return value, {other: given for other, given in item.items() if other != key}
-    if len(item) == 1:
-        ((name, value),) = item.items()
-        return name, value if isinstance(value, dict) else {"": value}
-    return None
-
-
-def _texts(parameters: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Parameters and their texts, those of objects and lists in them as well."""
-    for key, value in parameters.items():
-        if isinstance(value, str) and key in {"arguments", "args", "parameters", "params"}:
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError):
-                continue
-        if isinstance(value, dict) and depth < _MOST_DEPTH:
-            yield from _texts(value, depth + 1)
-        elif isinstance(value, list):
-            yield from ((key, str(one)) for one in value if isinstance(one, str | int | float))
-        elif isinstance(value, str | int | float):
-            yield key, str(value)
-
-
-def _arguments(text: str, at: int) -> tuple[list[tuple[str, str]] | None, int]:
-    """The arguments between brackets, and where they end; None where they do not end."""
-    given: list[tuple[str, str]] = []
-    while at < len(text) and text[at] != ")":
-        match = _ARGUMENT.match(text, at)
-        if match is None or match.end() == at:
-            return None, at
-        at = match.end()
-        key = (match.group("key") or "").casefold()
-        if match.group("quoted") is not None:
-            given.append((key, unquoted(match.group("quoted"))))
-        elif key or _NUMBER.fullmatch(match.group("bare")):
-            given.append((key, match.group("bare")))
-    return (given, at + 1) if at < len(text) else (None, at)
-
-
-def _verb(name: str) -> PlanToken | None:
-    """The verb that a name begins with, whatever stands before it ("browser_click", "input_text")."""
-    words = words_of(name[:60].replace(".", " ")) or ()
-    return next((word for word in words if "verb" in word.roles), None)
-
-
-def _read(verb: PlanToken, given: Given, names: Names) -> list[Action] | None:
-    """What a call comes to: parameters say which argument is the control, or else the form's labels do."""
-    labels: list[str] = []
-    values: list[str] = []
-    others: list[str] = []
-    nouns = set()
-    for key, text in given:
-        noun, part = _noun(text), _part(key)
-        if noun in _CONTROLS | {"option"} and not names.knows(text):
-            nouns.add(noun)  # getByRole("button", ...)
-        elif part or not key:
-            (labels if part == "label" else values if part == "value" else others).append(text)
-    if others and not labels and len(others) + len(values) > 1:
-        labels = [text for text in others if names.has(text)]
-        if len(labels) != 1:
-            return None
-        others.remove(labels[0])
-    values += others
-    kind = verb.role("verb")
-    if values and values[-1].casefold() in KEYS and (kind == "press" or (kind == "type" and not labels)):
-        return [plan.Press(values[-1])]
-    if len(labels) > 1 and kind in _TAKES_OPTION and not values:
-        labels, values = labels[:1], labels[1:]
-    if len(labels) > 1:
-        return None
-    if kind == "check" and labels and len(values) == 1 and values[0].casefold() in {"true", "false"}:
-        kind, values = ("check" if values[0].casefold() == "true" else "uncheck"), []
-    if not labels:
-        labels, values = (values, []) if len(values) == 1 else ([""], values)
-    return actions_of(StepSentence(kind, labels[0], tuple(values), frozenset(nouns)), "", names)
-
-
-def _noun(text: str) -> str:
-    words = words_of(text[:60]) or ()
-    return words[0].role("noun") if len(words) == 1 else ""
-
-
-def _part(key: str) -> str:
-    """Whether what a parameter is given is the control or what is entered; "" where it is neither."""
-    words = words_of(_HUMPS.sub(" ", key)) or ()
-    if key in _LABELS or any(word.role("noun") in _CONTROLS for word in words):
-        return "label"
-    if key in _VALUES or any(word.role("noun") in {"value", "option", "file"} for word in words):
-        return "value"
-    return ""
-
-
-# -- lines ------------------------------------------------------------------------------------------------------------
+# -- one line ---------------------------------------------------------------------------------------------------------
 
 MAX_CHARACTERS = 60_000
 """Of a completion; what is beyond is not read."""
@@ -417,29 +363,154 @@ MAX_VALUE = 10_000
 """Characters of one argument; longer ones are not understood."""
 _MOST_LINES = 40
 """Line breaks in one quotation at which it may end."""
-
-_MARKER = re.compile(
-    r"\s{0,16}(?:\|\s{0,3})?(?:(?:[-*•>→◦▪‣·–—✓✅☐☑+]|#{1,4})\s{1,3})?(?:\[[ xX]?\]\s{1,3})?[*_#]{0,3}\s?"
-    r"(?:(?P<word>step|passo|etapa|action|task|ação|acao|tarefa)\b\s{0,2}#?\s?)?"
-    r"(?P<number>[(\[]?\d{1,4}(?:\.\d{1,3})?[ºª°]?(?:\s(?:passo|etapa|step)\b)?(?![\w/'\"@])[\ufe0f\u20e3]{0,2})?"
-    r"[*_]{0,2}(?:\s{0,2}[:.)\]|–—-]{1,2})?[*_]{0,2}\s{0,4}",
-    re.IGNORECASE,
-)
-"""What may stand before a step; it matches nothing, too."""
-_DONE = re.compile(r"(?:done|finish(?:ed)?|concluído|pronto|fim)(?![\w-])(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_MOST_STEPS = 20_000
+_SHORT = 500
+"""Characters in which labels without quotation marks are looked for."""
+_DONE = re.compile(r"(?:done|concluído|pronto)(?![\w-])(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _FAILED = "without success"
 AROUND_URL = "'\"`<>()[]*_.,;“”‘’«»"
 """What stands around an address without quotation marks, and is none of it."""
-_OPENING = 500
-"""Characters in which a step that goes to an address says so, and of the longest title."""
-_MOST_STEPS = 20_000
-_TITLE_ROLES = frozenset({"noun", "article", "called", "adverb"})
-"""Words that a line may have besides the label of a control, and ask for nothing."""
+_URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s<>'\"`]+", re.IGNORECASE)
+_HEADED = re.compile(r"[*_'\"]*(?P<label>[^:*'\"]{1,200})[*_'\"]*:[*_'\"]*\s+(?P<rest>.+)", re.DOTALL)
+_TITLE = re.compile(r"(?:\s*#[^'\"`*/]*|[^'\"`*/]*:[\s*_]*|\W*(?:\d+\W+)?\*\*[^'\"`*/]*\*\*\W*)")
+"""A heading of the lines below it: behind "#", before ":" or bold, without a quotation and an address."""
+_LONGEST_TITLE = 200
 _FENCE = re.compile(r"`{3,}\w*|`*")
 
 
+def read_step(line: str) -> Action | None:
+    """Read one step by itself; None where it is none, or says more or less than one thing."""
+    said = read_line(line)
+    return said[0] if said is not None and len(said) == 1 else None
+
+
+def read_line(
+    line: str, names: Names = UNKNOWN, work: Work | None = None, topic: str = ""
+) -> tuple[Action, ...] | None:
+    """Read one line.
+
+    Args:
+        line: of a plan.
+        names: of the form's controls.
+        work: of the whole plan, where there is more of it.
+        topic: the control that the line above clicked on.
+
+    Returns:
+        Its actions; () where it says that nothing is to be done; None where it is not understood.
+
+    Raises:
+        TooMuchWorkError: the plan takes more than it may; never where `work` is None.
+    """
+    if len(line) > MAX_LINE:
+        return None
+    body = cut(line)[1]
+    if (headed := _HEADED.match(body)) is not None and names.kind(headed.group("label")):
+        topic, body = headed.group("label"), headed.group("rest")  # "**Full name:** type 'Ann'"
+    said, spent = _read_body(body, names, topic)
+    if work is not None:
+        work.spend(spent)
+    return said
+
+
+# A group of rollouts says the same things again and again, whatever their numbers.
+@lru_cache(maxsize=8192)
+def _read_body(body: str, names: Names, topic: str) -> tuple[tuple[Action, ...] | None, int]:
+    """What a step says, and the work that it takes, which is the same where it is known from before."""
+    work = Work()
+    try:
+        for text in dict.fromkeys((body, *plainer(body))):
+            if (said := _read_text(text, names, work, topic)) is not None:
+                return said, work.spent
+    except TooMuchWorkError:
+        pass
+    return None, work.spent
+
+
+def _read_text(text: str, names: Names, work: Work, topic: str) -> tuple[Action, ...] | None:
+    work.look(len(text))
+    if (done := _DONE.fullmatch(text)) is not None and (action := _done(done.group("rest"))) is not None:
+        return (action,)
+    if "/" in text and (url := _address(text)):
+        return (plan.Navigate(url),)
+    is_list = False
+    for number, quoted in enumerate(quotations(text)):
+        if number > 0 and (len(quoted) == 1 or is_list):
+            continue  # two quotations that leave open which is which are not one long label instead
+        is_list = len(quoted) > 2 and any(names.has(one.text) for one in quoted)
+        if any(len(one.text) > MAX_VALUE for one in quoted):
+            continue
+        for arguments in (*_with_label(text, quoted, names), quoted):
+            work.look(len(text))
+            if (said := _read_clauses(text, pieces_of(text, arguments), names, topic)) is not None:
+                return said
+    return None
+
+
+def _with_label(text: str, quoted: Sequence[Quotation], names: Names) -> Iterator[Sequence[Quotation]]:
+    """The quotations and the last label of the form outside of them, which needs no marks."""
+    if names.mention is None or len(quoted) > 1:
+        return
+    for found in reversed(list(names.mention.finditer(text[:_SHORT]))):
+        one = Quotation(found.group(), found.start(), found.end())
+        if all(one.end <= other.start or other.end <= one.start for other in quoted):
+            if all(loose(other.text) != loose(one.text) for other in quoted):
+                yield sorted((*quoted, one), key=lambda each: each.start)
+            return
+
+
+def _read_clauses(text: str, pieces: Sequence[Piece], names: Names, topic: str) -> tuple[Action, ...] | None:
+    """Each clause is understood by itself, but for the control that the one before it clicked on or named."""
+    actions: list[Action] = []
+    clauses = list(_clauses(pieces))
+    for number, clause in enumerate(clauses):
+        step = _step(text, clause)
+        if step is None:
+            named = _topic(clause) if number + 1 < len(clauses) else None
+            if named is None:
+                return None
+            topic = named
+            continue
+        said = _actions(step, names, topic)
+        if said is None:
+            return None
+        topic = clicked_on(said, names) or topic
+        actions += said
+    return tuple(actions)
+
+
+def clicked_on(said: Sequence[Action], names: Names) -> str:
+    """The control that was just clicked on, which the next step may fill without naming it; "" where there is none."""
+    label = said[0].label if len(said) == 1 and isinstance(said[0], plan.Click) else ""
+    return label if names.kind(label) not in {"", "checkbox"} else ""
+
+
+def _done(rest: str) -> Action | None:
+    text = rest.lstrip(":.,;! ")
+    success = not text.startswith(_FAILED)
+    text = text.removeprefix(_FAILED).lstrip(":.,; ")
+    return plan.Done(unquoted(text) if text else "", success) if is_quoted(text) or not text else None
+
+
+def _address(text: str) -> str:
+    """The address that a step goes to; "" where it goes to none."""
+    pieces = pieces_of(text[:_SHORT], ())
+    verb = _VERBS.at(pieces, _skip(pieces, 0))
+    if verb is None or verb[0] != "navigate" or len(next(quotations(text), ())) > 1:
+        return ""
+    rest = text[pieces[verb[1] - 1].end :].strip()
+    if is_quoted(rest):
+        return unquoted(rest) if "/" in rest else ""
+    if (url := _URL.search(text)) is not None:
+        return url.group().rstrip(AROUND_URL)
+    last = rest.rsplit(" ", 1)[-1]
+    last = unquoted(last) if is_quoted(last) else last.strip(AROUND_URL)
+    return last if "/" in last else ""
+
+
+# -- a whole plan -----------------------------------------------------------------------------------------------------
+
 COSTLY = Plan((), "none+costly")
-"""A plan that takes more than `tokens.MOST_WORK`."""
+"""A plan that takes more than `grammar.MOST_WORK`."""
 
 
 def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
@@ -462,22 +533,22 @@ def _read_all(text: str, names: Names, work: Work) -> Plan:
     actions: list[Action] = []
     unread = idle = 0
     topic = ""
-    steps = _steps(text[:MAX_CHARACTERS], names, work)
-    for at, line in enumerate(steps):
-        said = read_line(line, names, work)
-        if topic and (about := _about(topic, line, said, names, work)) is not None:
-            said = about
-        elif said == (plan.Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names, work):
-            said = ()
-        topic = _topic_after(line, said, topic, names)
-        unread += said is None and topic == "" and claims(line)
-        idle += said == () or (said is None and topic != "" and claims(line))
+    for line in _steps(text[:MAX_CHARACTERS], names, work):
+        if names.kind(title := cut(line)[1].strip("*_: ")):
+            topic = title  # "2. **Full name**", and below it what to do there
+            continue
+        if len(line) <= _LONGEST_TITLE and _TITLE.fullmatch(line):
+            continue
+        said = read_line(line, names, work, topic)
+        topic = clicked_on(said, names) if said else topic if said == () else ""
+        unread += said is None and claims(line, begins_with_verb)
+        idle += said == ()
         actions += said or ()
         if len(actions) > MAX_STEPS:
             break
-    cut = len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS
+    cut_off = len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS
     how = "steps" if actions else "none"
-    how += ("+unread" if unread else "") + ("+cut" if cut else "")
+    how += ("+unread" if unread else "") + ("+cut" if cut_off else "")
     return Plan(tuple(actions[:MAX_STEPS]), how, unread, idle)
 
 
@@ -487,8 +558,8 @@ def _steps(text: str, names: Names, work: Work) -> list[str]:
     pending, lines = "", 0
     for line in cleaned(text).split("\n"):
         # Inside a quotation, or after a step that nobody will understand?
-        may_go_on = opens(pending) and len(pending) < MAX_LINE and lines < _MOST_LINES and not _starts(line)
-        if may_go_on and read_line(pending, names, work) is None:
+        may_go_on = opens(pending) and len(pending) < MAX_LINE and lines < _MOST_LINES and not _begins(line)
+        if may_go_on and read_line(pending, names, work, topic="any") is None:
             lines += has_quote(line)
             pending += "\n" + line
             continue
@@ -499,201 +570,13 @@ def _steps(text: str, names: Names, work: Work) -> list[str]:
     return [one for one in (*steps, pending) if one]
 
 
-def cleaned(text: str) -> str:
-    """Without a thought before the answer, and with one kind of line break."""
-    if "</think>" in text:
-        text = text.rpartition("</think>")[2]
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def cut(line: str) -> tuple[re.Match[str], str]:
-    """The marker of a line, and what it says."""
-    marker = _MARKER.match(line)
-    assert marker is not None
-    return marker, line[marker.end() :].strip()
-
-
-def _starts(line: str) -> bool:
+def _begins(line: str) -> bool:
     """Whether a line begins a step: with a marker, or with a verb of the table."""
     marker, rest = cut(line)
     marked = marker.group("word") is not None and marker.group("number") is not None
-    return marked or _begins_with_verb(rest)
+    return marked or begins_with_verb(pieces_of(rest[:60], ()))
 
 
-def claims(line: str) -> bool:
-    """Whether a line that was not understood claims to be a step."""
-    marker, rest = cut(line)
-    return bool(rest.strip(" .:-*_`")) and (marker.group("number") is not None or _begins_with_verb(rest))
-
-
-def _begins_with_verb(text: str) -> bool:
-    words = words_of(text[:60])
-    for word in words or ():
-        if "verb" in word.roles:
-            return True
-        if "adverb" not in word.roles and not word.is_sign:
-            return False
-    return False
-
-
-# -- what the lines around a line say ----------------------------------------------------------------------------
-
-
-def _heads(line: str, following: str, names: Names, work: Work) -> bool:
-    """Whether a line only announces the one below it: "### Submit", "Submit the form:", or with that one indented."""
-    indents = [len(one) - len(one.lstrip()) for one in (line, following)]
-    return (
-        (_is_title(line) or indents[1] > indents[0])
-        and not following.lstrip().startswith("#")
-        and bool(read_line(following, names, work))
-    )
-
-
-def _is_title(line: str) -> bool:
-    return line.lstrip().startswith("#") or line.rstrip(" *_").endswith(":")
-
-
-def _topic_after(line: str, said: tuple[Action, ...] | None, topic: str, names: Names) -> str:
-    """The control that the next line may be about without naming it; "" where there is none.
-
-    It is the one that was just clicked on, or that a line names which asks for nothing ("2. **Full name**").
-    """
-    if said:
-        clicked = said[0].label if len(said) == 1 and isinstance(said[0], plan.Click) else ""
-        if names.kind(clicked) not in {"", "checkbox"}:
-            return clicked
-        return topic if names.kind(topic) in {"multiselect", "checkboxes"} else ""
-    if said == ():
-        return topic
-    named = mentions(cut(line)[1], names)
-    if len(named) != 1 or not names.kind(named[0].text):
-        return ""
-    roles = _TITLE_ROLES | ({"verb", "link"} if _is_title(line) else frozenset())
-    tokens = tokens_of(cut(line)[1], named) or []
-    only = all(token.argument is not None or token.is_sign or token.roles.keys() & roles for token in tokens)
-    return named[0].text if only else ""
-
-
-def _about(
-    topic: str, line: str, said: tuple[Action, ...] | None, names: Names, work: Work
-) -> tuple[Action, ...] | None:
-    """What a line enters into the control that an earlier one named; None where it says itself what it is about."""
-    body = cut(line)[1]
-    if said is not None and not (
-        len(said) == 1 and isinstance(said[0], plan.Click | plan.Submit) and not names.knows(said[0].label)
-    ):
-        return None
-    if mentions(body, names) or opens(topic):
-        return None
-    about = read_line(f"'{topic}': {body}", names, work)
-    return about if about and all(isinstance(one, Fill) and one.label == topic for one in about) else None
-
-
-# -- one line ----------------------------------------------------------------------------------------------------
-
-
-def read_step(line: str) -> Action | None:
-    """Read one step by itself; None where it is none, or says more or less than one thing."""
-    said = read_line(line)
-    return said[0] if said is not None and len(said) == 1 else None
-
-
-def read_line(line: str, names: Names = UNKNOWN, work: Work | None = None) -> tuple[Action, ...] | None:
-    """Read one line.
-
-    Args:
-        line: of a plan.
-        names: of the form's controls.
-        work: of the whole plan, where there is more of it.
-
-    Returns:
-        Its actions; () where it says that nothing is to be done; None where it is not understood.
-
-    Raises:
-        TooMuchWorkError: the plan takes more than it may; never where `work` is None.
-    """
-    if len(line) > MAX_LINE:
-        return None
-    said, spent = _read_body(cut(line)[1], names)
-    if work is not None:
-        work.spend(spent)
-    return said
-
-
-# A group of rollouts says the same things again and again, whatever their numbers.
-@lru_cache(maxsize=8192)
-def _read_body(body: str, names: Names) -> tuple[tuple[Action, ...] | None, int]:
-    """What a step says, and the work that it takes, which is the same where it is known from before."""
-    work = Work()
-    said = None
-    if len(body) <= _OPENING and names.kind(body.strip("*_:# ")):
-        return None, 1  # a title, although a label may begin like a step: "Access needs", "Select topics"
-    try:
-        for text in dict.fromkeys((body, *plainer(body))):
-            said = _read_text(text, names, work)
-            if said is not None:
-                break
-    except TooMuchWorkError:
-        pass
-    return said, work.spent
-
-
-def _read_text(text: str, names: Names, work: Work) -> tuple[Action, ...] | None:
-    work.look(len(text), words=min(len(text), _OPENING) if "/" in text else 0)
-    if (done := _DONE.fullmatch(text)) is not None and (action := _done(done.group("rest"))) is not None:
-        return (action,)
-    if (url := _navigates(text, names)) is not None:
-        return (plan.Navigate(url),)
-    if (called := read_call(text, names)) is not None:
-        return tuple(called)
-    said = sentences(text, names, work)
-    if said is None:
-        return None
-    actions: list[Action] = []
-    for one in said:
-        entered = actions_of(one, text, names)
-        if entered is None:
-            return None
-        actions += entered
-    if any(len(value) > MAX_VALUE for action in actions for value in _texts_of(action)):
-        return None
-    return tuple(actions)
-
-
-def _texts_of(action: Action) -> list[str]:
-    return [value for name in action.__slots__ if isinstance(value := getattr(action, name), str)]
-
-
-def _done(rest: str) -> Action | None:
-    text = rest.lstrip(":.,;! ")
-    if is_quoted(text) or not text:
-        return plan.Done(unquoted(text) if text else "")
-    failed = text.removeprefix(_FAILED).lstrip(":.,; ")
-    if failed != text and (is_quoted(failed) or not failed):
-        return plan.Done(unquoted(failed) if failed else "", success=False)
-    return None
-
-
-def _navigates(text: str, names: Names) -> str | None:
-    """The address that a step goes to; None where it goes to none."""
-    if "/" not in text:
-        return None
-    tokens = tokens_of(text[:_OPENING], ()) or []
-    verbs = verbs_of(tokens)
-    url = URL.search(text)
-    if url is not None and verbs and any(token.role("noun") == "bar" for token in tokens):
-        return url.group().rstrip(AROUND_URL)
-    if not verbs or tokens[verbs[0]].role("verb") != "navigate" or len(next(quotations(text), ())) > 1:
-        return None
-    if any({"refusal", "doubt"} & token.roles.keys() for token in tokens[: verbs[0]]):
-        return None
-    if any(tokens[at].role("verb") in {"type", "use", "set", "append"} for at in verbs) and mentions(text, names):
-        return None  # "go to the field L and type the address"
-    rest = text[tokens[verbs[0]].end :].strip()
-    if is_quoted(rest):
-        return unquoted(rest) if "/" in rest else None
-    if url is not None:
-        return url.group().rstrip(AROUND_URL)
-    last = rest.rsplit(" ", 1)[-1]
-    last = unquoted(last) if is_quoted(last) else last.strip(AROUND_URL)
-    return last if "/" in last else None
+def begins_with_verb(pieces: Sequence[Piece]) -> bool:
+    """Whether a line of these pieces begins with a verb of the table."""
+    return pieces[:1] != [] and pieces[0].value not in _JOINS and _VERBS.at(pieces, _skip(pieces, 0)) is not None

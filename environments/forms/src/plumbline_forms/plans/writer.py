@@ -10,20 +10,20 @@ from typing import Any
 from plumbline.tasks.text.lenient_json import values_in, whole
 from plumbline_forms.plans import actions as plan
 from plumbline_forms.plans.actions import Action, Element, Plan
+from plumbline_forms.plans.grammar import TooMuchWorkError, Work, action_objects
 from plumbline_forms.plans.reader import (
     AROUND_URL,
     COSTLY,
+    DATA,
     MAX_CHARACTERS,
     MAX_STEPS,
     MAX_VALUE,
-    action_objects,
+    SUBMIT_WORDS,
+    names_of,
     read_line,
-    read_object,
     read_step,
     read_steps,
 )
-from plumbline_forms.plans.tokens import TooMuchWorkError, Work
-from plumbline_forms.plans.vocabulary import DATA, SUBMIT_WORDS, Names, names_of
 from plumbline_forms.suite.declaration import Language
 
 # -- steps ------------------------------------------------------------------------------------------------------------
@@ -146,9 +146,7 @@ def read_plan(text: str, elements: Sequence[Element]) -> Plan:
             elif outputs and _IDLE.issuperset(item):
                 found = ()
             else:
-                found = None if outputs else _spoken(item, names, work)
-                if not found and (called := read_object(item, elements, names)) is not None:
-                    found = tuple(called)
+                found = None
             idle, unread = idle + (found == ()), unread + (found is None)
             actions += found or ()
             if len(actions) > MAX_STEPS:
@@ -172,12 +170,6 @@ def _of_outputs(outputs: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Action 
         steps = [read_step(line) for line in lines] if len(lines) == len(items) else [None] * len(items)
         found += zip(items, steps, strict=True)
     return found
-
-
-def _spoken(item: Mapping[str, Any], names: Names, work: Work) -> tuple[Action, ...] | None:
-    """The actions of the sentence that an object holds: {"step": 1, "action": "Type 'Ann' into the 'Name' field"}."""
-    texts = [value for value in item.values() if isinstance(value, str) and " " in value.strip()]
-    return read_line(texts[0], names, work) if len(texts) == 1 else None
 
 
 # -- from steps to actions with numbers --------------------------------------------------------------------------

@@ -226,7 +226,7 @@ _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
 def find_degenerate_output(history: History) -> Iterator[Finding]:
     """Completions that are no answers: empty, one sign over and over, or the same for every prompt.
 
-    The last tenth of the completions, at least 16 of them.
+    The later half of the last ones, at least 16 of them.
     """
     last = list(history.samples[-DEGENERATE_OUTPUT_LOOKED_AT:])
     last = last[-max(16, len(last) // 2) :]
