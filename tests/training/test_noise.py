@@ -89,8 +89,10 @@ def test_there_is_nothing_to_compare_in_one_part(sizes, groups):
 
 
 def test_passes_that_share_a_group_are_one_part_and_a_late_pass_joins_earlier_ones():
+    assert independent_parts([[b"a"], [b"b", b"c"]]) == ([0, 1], {0: 1, 1: 2})
     part_of, sizes = independent_parts([[b"a"], [b"a", b"b"], [b"c"], [b"c"], [b"d"]])
     assert part_of[0] == part_of[1] != part_of[2] == part_of[3] != part_of[4] != part_of[0]
+    assert {part: sizes[part] for part in part_of} == sizes
     assert [sizes[part] for part in part_of] == [2, 2, 1, 1, 1]
     part_of, sizes = independent_parts([[b"a"], [b"b"], [b"c"], [b"a", b"b"]])
     assert part_of[0] == part_of[1] == part_of[3] != part_of[2]
