@@ -4,6 +4,7 @@ import itertools
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,16 +90,9 @@ def test_versions_are_compared_with_the_one_before_and_p_is_adjusted_over_the_ta
     stored(tmp_path / "v2", {GREEDY: high}, began=day(2), rl=RL | {"beta": 0.1})
     stored(tmp_path / "v3", {GREEDY: low}, began=day(3), rl=RL | {"beta": 0.2})
     found = history([tmp_path])
-    assert said(found) == [
-        ("v1", "its start, models/small", "same"),
-        ("v2", "v1", "rise"),
-        ("v3", "v2", "fall"),
-    ]
-    assert [list(member.changes) for member in found.members] == [
-        [],
-        [("rl.beta", 0.0, 0.1)],
-        [("rl.beta", 0.1, 0.2)],
-    ]
+    assert said(found) == [("v1", "its start, models/small", "same"), ("v2", "v1", "rise"), ("v3", "v2", "fall")]
+    changes = [[*member.changes] for member in found.members]
+    assert changes == [[], [("rl.beta", 0.0, 0.1)], [("rl.beta", 0.1, 0.2)]]
     assert found.tests == 3
     assert [one.p for one in found.pairings] == holm([one.paired.p_value for one in found.pairings])
     start, rise, _ = found.pairings
@@ -151,32 +145,24 @@ def test_a_metric_that_was_redefined_and_other_examples_are_not_comparable(tmp_p
     assert found.tests == 0
 
 
-def test_what_was_drawn_otherwise_is_remarked(tmp_path):
-    from dataclasses import replace
-
-    one = evaluation(rewards(0.5))
-    law = {"temperature": 0.0, "max_tokens": 80}
-    stored(tmp_path / "v1", {GREEDY: replace(one, sampling=law)}, began=day(1))
-    longer = replace(one, sampling=law | {"max_tokens": 512})
-    stored(tmp_path / "v2", {GREEDY: longer}, began=day(2), rl=RL | {"beta": 0.1})
-    assert [one.remark for one in history([tmp_path]).pairings] == ["drawn otherwise: max_tokens 80 → 512"]
-
-
-def test_results_of_other_stages_are_remarked(tmp_path):
-    stored(tmp_path / "v1", {"sft.test.greedy": rewards(0.5)}, began=day(1), sft={"steps": 5}, finished=False)
-    stored(tmp_path / "v2", {GREEDY: rewards(0.6)}, began=day(2), sft={"steps": 6})
-    assert [one.remark for one in history([tmp_path]).pairings] == ["after rl, and v1 after sft"]
-    compared = compare_paths(tmp_path / "v1", tmp_path / "v2")
-    assert [one.remark for one in compared.pairings] == ["after rl, and v1 after sft"]
+def test_results_of_other_laws_and_of_other_stages_are_remarked(tmp_path):
+    laws, stages = tmp_path / "laws", tmp_path / "stages"
+    for number, longest in ((1, 80), (2, 512)):
+        drawn = replace(evaluation(rewards(0.5)), sampling={"temperature": 0.0, "max_tokens": longest})
+        stored(laws / f"v{number}", {GREEDY: drawn}, began=day(number), rl=RL | {"beta": number / 10})
+    assert [one.remark for one in history([laws]).pairings] == ["drawn otherwise: max_tokens 80 → 512"]
+    stored(stages / "v1", {"sft.test.greedy": rewards(0.5)}, began=day(1), sft={"steps": 5}, finished=False)
+    stored(stages / "v2", {GREEDY: rewards(0.6)}, began=day(2), sft={"steps": 6})
+    for found in (history([stages]), compare_paths(stages / "v1", stages / "v2")):
+        assert [one.remark for one in found.pairings] == ["after rl, and v1 after sft"]
 
 
 def test_split_and_mode_decide_what_is_shown_and_how_strict_the_correction_is(tmp_path):
     for name, level, beta in (("v1", 0.4, 0.0), ("v2", 0.6, 0.1)):
         keys = ("rl.test.greedy", "rl.val.greedy", "rl.test.sampled")
         stored(tmp_path / name, {key: rewards(level, seed=len(name)) for key in keys}, rl=RL | {"beta": beta})
-    assert [
-        history([tmp_path], EvaluationFilter(*asked)).tests for asked in ((None, None), (None, "greedy"), ("val", None))
-    ] == [*(3, 2, 1)]
+    for asked, tests in (((None, None), 3), ((None, "greedy"), 2), (("val", None), 1)):
+        assert history([tmp_path], EvaluationFilter(*asked)).tests == tests
 
 
 def test_a_run_without_an_outcome_has_its_result_from_its_evaluations(tmp_path):
@@ -185,11 +171,8 @@ def test_a_run_without_an_outcome_has_its_result_from_its_evaluations(tmp_path):
     stored(tmp_path / "v1", {GREEDY: values} | references, finished=False)
     (result,) = history([tmp_path]).members[0].results
     assert (result.reward.mean, result.floor, result.ceiling) == (np.mean(values), pytest.approx(0.1), 1.0)
-
-
-def test_a_run_whose_training_has_no_result_shows_none_and_not_that_of_its_start(tmp_path):
-    stored(tmp_path / "v1", {BASE: rewards(0.5)}, finished=False)
-    found = history([tmp_path])
+    stored(tmp_path / "begun" / "v1", {BASE: values}, finished=False)  # its training has no result, and its start has
+    found = history([tmp_path / "begun"])
     assert (found.members[0].results, found.pairings) == ((), ())
 
 

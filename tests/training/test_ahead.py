@@ -54,7 +54,7 @@ def test_a_sampler_behind_reaches_what_one_that_waits_reaches_and_the_negative_c
         "weighted": {"lag": 1, **TIS},
         "shuffled": {"lag": 0, "controls": {"shuffle_advantages": True}},
     }
-    gains, optimiser = {}, {"learning_rate": 5e-3, **CONSTANT}
+    gains, optimiser = {}, {"learning_rate": 6e-3, **CONSTANT}
     for name, settings in ways.items():
         policy, run = train_toy(shallow, tmp_path / name, steps=60, optimiser=optimiser, **LEARNS, **settings)
         rows, lag = run.rows("rl"), settings["lag"]

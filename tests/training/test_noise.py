@@ -88,43 +88,18 @@ def test_there_is_nothing_to_compare_in_one_part(sizes, groups):
     assert signal_and_noise(4.0, [4.0], sizes, groups) is None
 
 
-class TestIndependentParts:
-    def test_passes_of_different_groups_are_parts(self):
-        assert independent_parts([[b"a"], [b"b", b"c"]]) == ([0, 1], {0: 1, 1: 2})
-
-    def test_passes_that_share_a_group_are_one_part(self):
-        part_of, sizes = independent_parts([[b"a"], [b"a", b"b"], [b"c"], [b"c"], [b"d"]])
-        assert part_of[0] == part_of[1] != part_of[2] == part_of[3] != part_of[4] != part_of[0]
-        assert {part: sizes[part] for part in part_of} == sizes
-        assert [sizes[part] for part in part_of] == [2, 2, 1, 1, 1]
-
-    def test_a_late_pass_joins_earlier_parts(self):
-        part_of, sizes = independent_parts([[b"a"], [b"b"], [b"c"], [b"a", b"b"]])
-        assert part_of[0] == part_of[1] == part_of[3] != part_of[2]
-        assert sorted(sizes.values()) == [1, 2]
+def test_passes_that_share_a_group_are_one_part_and_a_late_pass_joins_earlier_ones():
+    assert independent_parts([[b"a"], [b"b", b"c"]]) == ([0, 1], {0: 1, 1: 2})
+    part_of, sizes = independent_parts([[b"a"], [b"a", b"b"], [b"c"], [b"c"], [b"d"]])
+    assert part_of[0] == part_of[1] != part_of[2] == part_of[3] != part_of[4] != part_of[0]
+    assert {part: sizes[part] for part in part_of} == sizes
+    assert [sizes[part] for part in part_of] == [2, 2, 1, 1, 1]
+    part_of, sizes = independent_parts([[b"a"], [b"b"], [b"c"], [b"a", b"b"]])
+    assert part_of[0] == part_of[1] == part_of[3] != part_of[2]
+    assert sorted(sizes.values()) == [1, 2]
 
 
 class TestGradientParts:
-    def test_sums_are_the_gradients_of_the_parts(self):
-        weights = {"a": torch.ones(3, 2, requires_grad=True), "b": torch.full((4,), 2.0, requires_grad=True)}
-
-        def loss(number):
-            return (weights["a"].sum() ** number + (weights["b"] ** (number + 1)).sum()) * (number + 1)
-
-        def gradient(numbers):
-            found = torch.autograd.grad(sum(loss(number) for number in numbers), list(weights.values()))
-            return torch.cat([each.flatten() for each in found])
-
-        parts, order = GradientParts(weights), [(7, 1), (4, 2), (7, 3)]
-        for part, number in order:
-            loss(number).backward()
-            parts.add(part)
-        torch.testing.assert_close(parts.sums[7], gradient([1, 3]))
-        torch.testing.assert_close(parts.sums[4], gradient([2]))
-        squares = [float(gradient(which).square().sum()) for which in ([1, 3], [2], [1, 2, 3])]
-        wanted = signal_and_noise(squares[2], squares[:2], [1, 2], 4)
-        assert parts.measure({7: 1, 4: 2}, 4) == pytest.approx(wanted, rel=1e-5)
-
     def test_a_weight_without_a_gradient_counts_as_0(self):
         used, unused = torch.ones(3, requires_grad=True), torch.ones(5, requires_grad=True)
         parts = GradientParts({"used": used, "unused": unused})

@@ -113,7 +113,7 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
         "task": {"name": "tests.toy:open_toy"},
         "sft": sft,
         "sampling": {"max_tokens": 4, **law},
-        "evaluation": {"every": 0, "final": ["val"], "sampled": False},
+        "evaluation": {"every": 0, "final": ["val"], "sampled": False, "untrained": False},
     }
     with monkeypatch.context() as patch:
         full = Full(patch, policy, method="supervised_loss", at=(2,))
@@ -121,6 +121,7 @@ def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
     assert min(full.passes) < 4
     (message,) = told(run)
     tokens = int(message.rsplit("sft.tokens_per_pass: ", 1)[1].split()[0])
+    values["model"] = {"family": family, "name": str(run.model("base")), **canvas}
     small = run_recipe(parse({**values, "sft": {**sft, "tokens_per_pass": tokens}}), tmp_path / "small")
     one, other = (open_policy(parse(values).model, str(r.folder / "models" / "sft")) for r in (run, small))
     for name, weight in weights(one).items():
