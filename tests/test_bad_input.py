@@ -6,6 +6,7 @@
 import io
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.cli import main as cli
 from tests.bad_files import make_place
 
 SECONDS = 60  # so that a command that hangs is an error; no limit of its speed
@@ -70,8 +70,8 @@ def asked_network(monkeypatch):
 
 
 @pytest.fixture
-def plumbline(place, monkeypatch, capfd, asked_network):
-    """Run a command in the place of bad files; gives status, standard output, and the message on one line."""
+def plumbline(plumbline, place, monkeypatch, asked_network):
+    """Run a command in the place of bad files; gives status, standard output and standard error."""
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -81,19 +81,13 @@ def plumbline(place, monkeypatch, capfd, asked_network):
         def hang(*_):
             raise Hangs(command)
 
-        monkeypatch.setattr(sys, "argv", ["plumbline", *command.split()])
         before = signal.signal(signal.SIGALRM, hang)
         signal.setitimer(signal.ITIMER_REAL, SECONDS)
         try:
-            cli.main()
-            status = 0
-        except SystemExit as left:
-            status = left.code or 0
+            return plumbline(*command.split())
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        out, err = capfd.readouterr()
-        return status, out, err
 
     return run
 
@@ -184,9 +178,7 @@ def test_a_missing_extra_is_named(plumbline, untouched, monkeypatch, package, co
 
 
 def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, untouched, monkeypatch):
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     for command in (
         "eval models/plain --task commerce --device cuda",
         "run commerce-tiny --out new --set model.device=cuda",
@@ -202,9 +194,7 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, unt
     ("file", "content"),
     [("model.safetensors", b"mine"), ("config.json", b'{"model_type": "thing"}'), ("tokenizer.json", b"[")],
 )
-def test_a_model_whose_files_are_damaged(plumbline, place, tiny_folder, tmp_path, file, content):
-    import shutil
-
+def test_a_model_whose_files_are_damaged(plumbline, tiny_folder, tmp_path, file, content):
     model = shutil.copytree(tiny_folder, tmp_path / "model")
     (model / file).write_bytes(content)
     status, out, err = plumbline(f"eval {model} --n 1")

@@ -1,15 +1,12 @@
 """What we did not make is never touched: every command that writes, against a folder of a user's files."""
 
-import json
-import sys
-
 import pytest
 
-from plumbline.cli import main as cli
 from plumbline.errors import StorageError
 from plumbline.reports.write import write_report
 from plumbline.runs import claims
 from plumbline.runs.run import Run
+from plumbline.storage import write_jsonl
 from tests.bad_files import make_run
 from tests.training.toy_runs import toy_recipe
 
@@ -83,21 +80,17 @@ def theirs(tmp_path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_touches_a_users_files(command, theirs, tmp_path, monkeypatch, capfd):
-    (tmp_path / "answers.jsonl").write_text(
-        json.dumps({"id": "val-event-registration-0", "completion": "Submit"}) + "\n"
-    )
+def test_no_command_touches_a_users_files(plumbline, command, theirs, tmp_path, monkeypatch):
+    answers = tmp_path / "answers.jsonl"
+    write_jsonl(answers, [{"id": "val-event-registration-0", "completion": "Submit"}])
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
     before = contents(theirs)
-    words = command.format(folder=theirs, answers=tmp_path / "answers.jsonl").split()
-    monkeypatch.setattr(sys, "argv", ["plumbline", *words])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code in {1, 2}
+    code, _, err = plumbline(*command.format(folder=theirs, answers=answers).split())
+    assert code in {1, 2}
     assert contents(theirs) == before
     assert contents(tmp_path / "cwd") == {}, "nothing was made before the refusal"
-    assert "Traceback" not in capfd.readouterr().err
+    assert "Traceback" not in err
 
 
 def test_what_we_made_for_one_purpose_is_not_taken_for_another(tmp_path):

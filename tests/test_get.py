@@ -110,15 +110,19 @@ def not_on_the_index(entry, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
 
 
-def offline(entry, monkeypatch, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def index_at(port, monkeypatch):
+    """Pip asks this port of this machine, and nobody else."""
     for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{port}/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def offline(entry, monkeypatch, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        index_at(free.getsockname()[1], monkeypatch)
+    monkeypatch.setenv("PIP_RETRIES", "1")
 
 
 def no_pip(entry, monkeypatch, tmp_path):
@@ -228,10 +232,7 @@ def script(entry, out: Path, before: str = "") -> str:
 def test_ctrl_c_leaves_nothing_behind(entry, tmp_path, monkeypatch, moment):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # an index that takes the question and never answers
         if moment == "download":
-            for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
-                monkeypatch.delenv(name)
-            monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
-            monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+            index_at(silent.getsockname()[1], monkeypatch)
         command = [sys.executable, "-c", script(entry, tmp_path / "a" / "m")]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
             wanted = "*" if moment == "download" else "tiny.gguf"

@@ -72,7 +72,7 @@ def test_what_is_wrong_with_a_reward_is_named(plumbline, monkeypatch, number):
     monkeypatch.chdir(folder_of(number))
     monkeypatch.syspath_prepend(folder_of(number))
     monkeypatch.delitem(sys.modules, "rewards", raising=False)
-    monkeypatch.setattr(cheats, "VERDICTS", 1500)
+    monkeypatch.setattr(cheats, "VERDICTS", 300)
     function = "correct" if number == "29" else "accuracy"
     rows = ["--rows", "rows.jsonl", "--set", "task.options.gold=answer"]
     _, out, err = plumbline("audit", f"rewards:{function}", *rows, "--json")

@@ -1,13 +1,11 @@
 """A short cut that is left out is said: once in a run's events, and by `plumbline eval` on standard error."""
 
 import json
-import sys
 
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from conftest import WORDS
-from plumbline.cli import main as cli
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import TinySection, parse
 from plumbline.runs.run import Run
@@ -56,14 +54,9 @@ def test_another_family_has_nothing_to_say(tmp_path):
 
 
 @pytest.mark.parametrize("slow", [True, False])
-def test_eval_says_it_on_standard_error(other, tiny_folder, tmp_path, monkeypatch, capfd, slow):
-    folder = other if slow else tiny_folder
-    arguments = ["--task", "tests.toy:open_toy", "--limit", "2", "--max-tokens", "4", "--json"]
-    monkeypatch.setattr(sys, "argv", ["plumbline", "eval", str(folder), "--data", str(tmp_path), *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert not ended.value.code
-    out, err = capfd.readouterr()
-    assert json.loads(out)
+def test_eval_says_it_on_standard_error(plumbline, other, tiny_folder, tmp_path, slow):
+    arguments = ["--task", "tests.toy:open_toy", "--limit", "2", "--max-tokens", "4", "--json", "--data", tmp_path]
+    code, out, err = plumbline("eval", other if slow else tiny_folder, *arguments)
+    assert (code, json.loads(out)["n"]) == (0, 2)
     assert ("slow: this model goes without lean decoder (model type gpt2" in err) is slow
     assert ("slow" in err) is slow

@@ -14,6 +14,7 @@ import yaml
 import plumbline as api
 from plumbline.config import imports
 from plumbline.errors import UntrustedCodeError
+from plumbline.storage import write_jsonl
 
 PAYLOAD = """
 import pathlib
@@ -47,9 +48,7 @@ def no_consent(monkeypatch):
 def somebody(tmp_path_factory, tiny_folder):
     """What somebody sent: models whose cards name code, recipes, a run; all of it in the working directory."""
     folder = tmp_path_factory.mktemp("somebody")
-    (folder / "rows.jsonl").write_text(
-        "".join(json.dumps({"prompt": f"q {n}", "answer": f"a {n}"}) + "\n" for n in range(30))
-    )
+    write_jsonl(folder / "rows.jsonl", [{"prompt": f"q {n}", "answer": f"a {n}"} for n in range(30)])
     for name in ("nice", "family", "scorer", "remote", "checkout", "config"):
         shutil.copytree(tiny_folder, folder / "models" / name)
         (folder / "models" / name / "payload.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
@@ -318,6 +317,13 @@ def test_a_name_of_ours_needs_none_and_leaves_the_folder_alone(tmp_path, monkeyp
 
 # -- modules in the working directory ----------------------------------------------------------------------------------
 
+
+def in_a_process(*words: str, at: Path) -> subprocess.CompletedProcess:
+    """Of its own, without consent."""
+    environment = {name: value for name, value in os.environ.items() if name != imports.CONSENT}
+    return subprocess.run([sys.executable, *words], cwd=at, capture_output=True, text=True, env=environment)
+
+
 SHADOWS = "profile http transformers selectolax sqlglot statistics timeit cmath email csv zipfile typer rich yaml torch"
 
 
@@ -327,20 +333,15 @@ def test_a_file_of_the_users_hides_no_module(word, tmp_path):
         (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} of the user')\n")
     if word[0] == "-c":  # a console script has no working directory on its path
         word = ["-P", *word]
-    line = [sys.executable, *word, "eval", "oracle", "--task", "forms", "--limit", "2", "--json"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, env={**os.environ}, check=False)
+    done = in_a_process(*word, "eval", "oracle", "--task", "forms", "--limit", "2", "--json", at=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["n"] == 2
 
 
 def test_an_environment_in_the_clone_needs_no_consent(tmp_path):
     """It is installed from there (`pip install -e .`), and the working directory is its own."""
-    line = [sys.executable, "-m", "plumbline", "data", "commerce", "--out", tmp_path / "shop", "--orders", "300"]
-    environment = {name: value for name, value in os.environ.items() if name != "PLUMBLINE_TRUST_CODE"}
-    line += ["--push", "3"]
-    done = subprocess.run(
-        line, cwd=Path(__file__).parents[1], capture_output=True, text=True, env=environment, check=False
-    )
+    words = ["data", "commerce", "--orders", "300", "--push", "3", "--out", str(tmp_path / "shop")]
+    done = in_a_process("-m", "plumbline", *words, at=Path(__file__).parents[1])
     assert done.returncode == 0, done.stderr
 
 

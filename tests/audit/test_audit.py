@@ -319,6 +319,7 @@ def users(plumbline, tmp_path, monkeypatch):
     """Audits functions of the module above, by name; gives what stands in the JSON."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(cheats, "VERDICTS", 300)
     sys.modules.pop("users_rewards", None)
     (tmp_path / "users_rewards.py").write_text(USERS)
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
