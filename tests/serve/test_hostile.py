@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import httpx
@@ -24,7 +24,7 @@ JSON = {"content-type": "application/json"}
 
 def ask(server, content=None, headers=JSON):
     given = {"content": body() if content is None else content, "headers": headers}
-    return httpx.post(f"{server.address}/v1/chat/completions", **given)
+    return httpx.post(f"{server.address}/v1/chat/completions", timeout=60, **given)
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +202,21 @@ def test_a_client_that_does_not_read_is_dropped():
         assert model.stopped == 1
 
 
+class Held(Scripted):
+    """Waits behind its first word until it may go on."""
+
+    goes_on = False
+
+    async def answer(self, asked):
+        async with aclosing(super().answer(asked)) as pieces:
+            async for piece in pieces:
+                yield piece
+                while not self.goes_on:
+                    await asyncio.sleep(0.01)
+
+
 def test_an_answer_that_takes_too_long_has_a_status_or_an_event():
-    model = Scripted(words=("a", "b"), pause=0.2)
+    model = Held()
     with running([model], limits=RequestLimits(seconds=0.3)) as server:
         said = ask(server)
         assert (said.status_code, said.json()["error"]["type"]) == (504, "timeout_error")
@@ -235,10 +248,12 @@ def test_what_breaks_in_a_model_is_not_told_to_clients():
 
 
 def test_more_requests_than_may_be_in_flight_are_asked_to_come_again():
-    model = Scripted(pause=0.15)
-    with running([model], limits=RequestLimits(requests=2)) as server:
-        with ThreadPoolExecutor(6) as clients:
-            found = list(clients.map(ask, [server] * 6))
+    model = Held()
+    with running([model], limits=RequestLimits(requests=2)) as server, ThreadPoolExecutor(6) as clients:
+        all_of_them = [clients.submit(ask, server) for _ in range(6)]
+        until(lambda: sum(one.done() for one in all_of_them) == 4)
+        model.goes_on = True
+        found = [one.result() for one in all_of_them]
         assert sorted(one.status_code for one in found) == [200] * 2 + [429] * 4
         assert {one.headers["retry-after"] for one in found if one.status_code == 429} == {"1"}
 

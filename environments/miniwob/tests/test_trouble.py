@@ -20,7 +20,7 @@ var pressed = {{
   hang: () => {{ while (true) {{}} }},
   ask: () => {{ alert("stop"); if (confirm("sure?")) core.endEpisode(prompt("how much?", "1") * 1); }},
   open: () => {{ window.open("{server}/window"); location.hash = "x"; new Image().src = "{server}/image"; }},
-  busy: () => {{ const {{ real }} = plumbline.clock, began = real(); while (real() < began + 500); }},
+  busy: () => {{ const {{ real }} = plumbline.clock, began = real(); while (real() < began + 900); }},
   break: () => {{ missing.thing(); }},
 }};
 window.onload = function () {{
@@ -60,13 +60,22 @@ def asked():
     server.shutdown()
 
 
+@pytest.fixture(scope="module")
+def small(pool):
+    """A pool whose episodes may take little time."""
+    found = EpisodePool(EpisodeLimits(seconds=0.7), keep=2)
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def trouble(pool, asked, tmp_path, monkeypatch):
+def trouble(pool, small, asked, tmp_path, monkeypatch):
     """The name of a task whose page makes trouble."""
     core = (pages.folder().parent / "core" / "core.js").as_uri()
     (tmp_path / "trouble.html").write_text(PAGE.format(core=core, server=asked[0]))
     monkeypatch.setattr(pages, "address", lambda task: (tmp_path / f"{task}.html").as_uri())
     pool.forget()
+    small.forget()
     return "trouble"
 
 
@@ -85,30 +94,22 @@ def test_nothing_leads_away_and_nothing_gets_out(pool, trouble, asked):
     assert asked[1:] == []
 
 
-def test_a_page_that_hangs_costs_its_own_episode(pool, trouble, monkeypatch):
+def test_a_page_that_hangs_costs_its_own_episode(small, trouble, monkeypatch):
     monkeypatch.setattr(driver, "GRACE", 0.3)
-    small = EpisodePool(EpisodeLimits(seconds=0.7), keep=2)
-    try:
-        small.first(trouble, "c-0")
-        right, wrong, other = small.run(trouble, "c-0", [[press("ask")], [press("hang")], [press("ask")]])
-        assert isinstance(wrong, Failure)
-        assert wrong.cause == "hang"
-        assert isinstance(right, Played)
-        assert isinstance(other, Played)
-        assert (right.raw, other.raw) == (1, 1)
-    finally:
-        small.close()
+    small.first(trouble, "c-0")
+    right, wrong, other = small.run(trouble, "c-0", [[press("ask")], [press("hang")], [press("ask")]])
+    assert isinstance(wrong, Failure)
+    assert wrong.cause == "hang"
+    assert isinstance(right, Played)
+    assert isinstance(other, Played)
+    assert (right.raw, other.raw) == (1, 1)
 
 
-def test_what_takes_too_long_in_real_time_is_a_failure_and_no_reward_of_0(pool, trouble):
-    small = EpisodePool(EpisodeLimits(seconds=0.4), keep=2)
-    try:
-        (late,) = small.run(trouble, "c-0", [[press("busy"), press("ask")]])
-        assert isinstance(late, Failure)
-        assert "takes more than 0.4 s" in late.detail
-        assert small.run(trouble, "c-0", [[press("ask")]])[0].raw == 1
-    finally:
-        small.close()
+def test_what_takes_too_long_in_real_time_is_a_failure_and_no_reward_of_0(small, trouble):
+    (late,) = small.run(trouble, "c-0", [[press("busy"), press("ask")]])
+    assert isinstance(late, Failure)
+    assert "takes more than 0.7 s" in late.detail
+    assert small.run(trouble, "c-0", [[press("ask")]])[0].raw == 1
 
 
 def test_a_plan_that_hangs_alone_is_tried_twice(pool, trouble, monkeypatch):
