@@ -484,18 +484,9 @@ class TestAddresses:
     def test_everything_else_is_a_path(self, place):
         assert not is_address(place)
 
-    @pytest.mark.parametrize(
-        ("address", "said"),
-        [
-            ("ftp://me:secret@host/x", "ftp://...@host/x holds a user or a password"),
-            ("nowhere://x/y", "nowhere://x/y cannot be used"),
-            ("memory://a/../b", "is no address of a folder"),
-        ],
-    )
-    def test_that_cannot_be_used(self, recipe, address, said):
-        with pytest.raises(RecipeError) as error:
-            run(recipe, address)
-        assert said in error.value.cause
+    def test_with_a_password_are_refused_and_it_is_not_repeated(self, recipe):
+        with pytest.raises(RecipeError, match=r"ftp://\.\.\.@host/x holds a user or a password") as error:
+            run(recipe, "ftp://me:secret@host/x")
         assert "secret" not in str(error.value)
 
     @pytest.mark.parametrize(("module", "address"), [("fsspec.core", "memory://b/x"), ("s3fs", "s3a://b/x")])
