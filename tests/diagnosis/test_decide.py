@@ -175,21 +175,16 @@ def test_the_next_recipe_is_ours_to_write_and_must_be_one(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["next.yaml", "run"]
 
 
-def test_a_tree_of_another_recipe_can_be_asked_and_a_run_without_one_says_so(tmp_path):
+def test_a_tree_of_another_recipe_can_be_asked(tmp_path):
     folder = planted(tmp_path / "run", SCENARIOS["A"], recipe=load("commerce-v4", ["rl.steps=600"]))
-    with pytest.raises(RunError, match="has no section decide"):
-        decided(folder)
     assert decided(folder, tree="commerce-v4.1").scenario == "A"
 
 
 def test_a_folder_that_is_no_run_or_half_of_one_gets_a_clear_answer(tmp_path):
-    (tmp_path / "empty").mkdir()
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "trainer_state.json").write_text("{}")
-    none = {"empty": "not a run directory", "foreign": "not a run directory", "nowhere": "no folder"}
-    for name, said in none.items():
-        with pytest.raises(PlumblineError, match=said):
-            decided(tmp_path / name)
+    with pytest.raises(PlumblineError, match="not a run directory"):
+        decided(tmp_path / "foreign")
     begun = decided(planted(tmp_path / "begun", {}))
     assert begun.scenario == "undecided"
     assert "let the run be evaluated (evaluation.every)" in begun.needs

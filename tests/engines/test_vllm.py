@@ -391,45 +391,19 @@ def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path, monkeypatch)
     assert list(long.iterdir()) == []
 
 
-class Alive:
-    """The process of a stand-in on a thread."""
-
-    def poll(self):
-        return None
-
-
-def on_threads(monkeypatch, **faults):
-    """Have the servers of a run be stand-ins on threads, the first with faults; each that is started, and its seed."""
-    started = []
-
-    def start(command, environment, log):
-        folder, uds, seed = (command[command.index(name) + 1] for name in ("--model", "--uds", "--seed"))
-        started.append((stand_in.serve(folder, uds=uds, **({} if started else faults)), seed))
-        return processes.Kept(Alive(), Alive(), log, 0)
-
-    def stop(server):
-        started[-1][0].shutdown()
-        started[-1][0].server_close()
-
-    monkeypatch.setattr(servers, "MODULE", STAND_IN)
-    monkeypatch.setattr(processes, "start", start)
-    monkeypatch.setattr(processes, "stop", stop)
-    return started
-
-
 def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_again(policy, tmp_path, monkeypatch):
-    started, heard = on_threads(monkeypatch, hangs=2), Heard()
+    started, heard = stand_in.on_threads(monkeypatch, hangs=2), Heard()
     sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, heard))
     asked = requests(["sim"], 4, Sampling(max_tokens=3))
     assert {request.key for request, _ in sampler.sample(asked)} == {request.key for request in asked}
-    assert [running.state.asked for running, _ in started] == [[4], [2]]
+    assert [running.state.asked for running in started] == [[4], [2]]
     processes.stop(sampler.server)
     change(policy)
     sampler.take(policy, 1)
     got = dict(sampler.sample(asked))
     assert set(got) == set(asked)
     assert gap(policy, list(got.values())) < 1e-3
-    assert len({seed for _, seed in started}) == 3, "a second server would draw what the first one drew"
+    assert len({running.seed for running in started}) == 3, "a second server would draw what the first one drew"
     lost = [event for event in heard.events if "it is started again" in event]
     assert len(lost) == 2
     assert "none of the answers" in lost[0]
@@ -484,7 +458,7 @@ def test_an_evaluation_leaves_the_log_of_a_server_that_failed_and_nothing_else(
     assert "no such flag" in log.read_text()
     log.unlink()
     log.parent.rmdir()
-    started = on_threads(monkeypatch)
+    started = stand_in.on_threads(monkeypatch)
     code, _, err = plumbline(*asked, "--max-tokens", 2)
     assert (code, len(started)) == (0, 1), err
     assert not list(short.glob("plumbline-*"))
@@ -507,9 +481,6 @@ def test_any_endpoint_is_evaluated_by_its_address(served, plumbline, tmp_path, m
     code, _, err = plumbline("eval", "echo", *task)
     assert code == 1
     assert "OPENAI_API_KEY" in err
-    code, _, err = plumbline("eval", "echo", "--task", "tests.toy:open_toy", "--engine", "sglang")
-    assert code == 1
-    assert "there is no engine sglang" in err
     assert httpx.get(f"{address}/health").status_code == 200
 
 

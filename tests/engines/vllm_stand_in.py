@@ -16,6 +16,7 @@ import os
 import pickle
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -262,6 +263,39 @@ def serve(folder: Path, dtype: str = "float32", uds: str | None = None, **faults
     server.address = "" if uds else f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
+
+
+class Alive:
+    """The process of a stand-in on a thread."""
+
+    def poll(self) -> None:
+        """It has not ended."""
+
+
+def on_threads(monkeypatch: Any, **faults: Any) -> list[Any]:
+    """Have the servers that are started be stand-ins on threads, the first of them with faults; those that were."""
+    from plumbline.engines import processes, vllm
+
+    started: list[Any] = []
+
+    def start(command: Sequence[str], _environment: Any, log: Path) -> Any:
+        names = ("--model", "--uds", "--seed", "--served-model-name")
+        folder, uds, seed, name = (command[command.index(one) + 1] for one in names)
+        started.append(serve(Path(folder), uds=uds, **({} if started else faults)))
+        started[-1].seed, started[-1].state.base = seed, name
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+        ended: Any = Alive()
+        return processes.Kept(ended, ended, log, 0)
+
+    def stop(_: Any) -> None:
+        started[-1].shutdown()
+        started[-1].server_close()
+
+    monkeypatch.setattr(vllm, "MODULE", __name__)
+    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(processes, "stop", stop)
+    return started
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from plumbline.engines.jobs import package
+from plumbline.engines.jobs import follow, package
 
 BASE = """
 task: {name: jsonl, options: {train: data/rows.jsonl, prompt: q, gold: a, score: "scoring:score"}}
@@ -63,6 +63,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("PLUMBLINE_JOBS", str(tmp_path / "jobs"))
+    monkeypatch.setattr(follow, "LOOK", 0.1)  # they take a second or two
     for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     for module in ("scoring", "silent_task"):

@@ -60,11 +60,18 @@ def test_a_job_that_raises_has_failed_with_its_error(project, plumbline):
     assert "nowhere.jsonl" in err.rpartition("failed (")[2], "the run's own cause is the reason"
 
 
-def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(project, plumbline, monkeypatch):
+@pytest.fixture
+def sleeping(project, plumbline):
+    """A job that was sent, and sleeps."""
     code, name, _ = plumbline("submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true")
     assert code == 0
     job = find(name.strip()[:-2])
     until(lambda: "sleeping" in job.log.read_text())
+    return job
+
+
+def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(sleeping, project, plumbline, monkeypatch):
+    job = sleeping
     assert plumbline("jobs")[1].split()[2] == "running"
     monkeypatch.setattr(ProcessJob, "log", interrupted)
     code, _, err = plumbline("jobs", "follow", "last")
@@ -83,25 +90,19 @@ def interrupted(_):
     raise KeyboardInterrupt
 
 
-def test_a_job_that_is_killed_has_failed(project, plumbline):
-    _, name, _ = plumbline("submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true")
-    job = find(name.strip())
-    until(lambda: "sleeping" in job.log.read_text())
-    os.killpg(job.pid, signal.SIGKILL)
-    until(lambda: ProcessJob(job).state().over)
+def test_a_job_that_is_killed_has_failed(sleeping, plumbline):
+    os.killpg(sleeping.pid, signal.SIGKILL)
+    until(lambda: ProcessJob(sleeping).state().over)
     assert plumbline("jobs", "follow")[0] == 3
 
 
-def test_a_job_whose_shell_was_killed_runs_on_and_can_be_stopped(project, plumbline):
+def test_a_job_whose_shell_was_killed_runs_on_and_can_be_stopped(sleeping, plumbline):
     """The shell only waits for the run and writes down how it ended."""
-    _, name, _ = plumbline("submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true")
-    job = find(name.strip())
-    until(lambda: "sleeping" in job.log.read_text())
-    os.kill(job.pid, signal.SIGKILL)
-    os.waitpid(job.pid, 0)
+    os.kill(sleeping.pid, signal.SIGKILL)
+    os.waitpid(sleeping.pid, 0)
     assert plumbline("jobs")[1].split()[2] == "running"
-    assert plumbline("jobs", "stop", job.spec.id)[0] == 0
-    assert not ProcessJob(job).lives()
+    assert plumbline("jobs", "stop", sleeping.spec.id)[0] == 0
+    assert not ProcessJob(sleeping).lives()
     assert plumbline("jobs")[1].split()[2] != "running"
 
 
@@ -112,12 +113,6 @@ def test_the_values_of_secrets_are_blotted_out_of_what_is_shown(project, plumbli
     assert "the token is [PLB_TEST_TOKEN]" in err
     assert "hunter2hunter2" not in err
     assert "hunter2hunter2" not in (find("last").folder / "job.json").read_text()
-
-
-def test_a_name_that_means_no_job_or_several_is_an_error(project, plumbline):
-    code, _, err = plumbline("jobs", "follow", "nothing")
-    assert (code, "there is no job called nothing" in err) == (1, True)
-    assert plumbline("jobs")[:2] == (0, "")
 
 
 def test_without_ray_the_command_names_the_extra(project, plumbline, monkeypatch):
@@ -136,6 +131,7 @@ def test_a_dry_run_prints_what_would_be_sent_and_sends_nothing(project, plumblin
     assert said["data"] == ["jsonl: train 16"]
     assert not (project / "runs").exists()
     assert not (project.parent / "jobs").exists()
+    assert plumbline("jobs")[:2] == (0, "")
 
 
 @pytest.mark.parametrize("on", ["ray", "anyscale"])

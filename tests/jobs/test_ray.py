@@ -93,7 +93,6 @@ def test_a_recipe_runs_as_a_job_and_ends_with_the_report_of_a_run(project, ray, 
 
 def test_the_failure_of_the_forms_log_is_no_success_whatever_ray_says(project, ray, plumbline):
     """Data git-ignored, the entry point prints an error, Ray says SUCCEEDED; the files are those that were foretold."""
-    assert plumbline("submit", "failure.yaml")[0] == 1, "found before it is sent"
     code, out, err = plumbline("submit", "failure.yaml", "--no-preflight")
     job = find("last")
     assert RayJob(job).state().status == "succeeded"

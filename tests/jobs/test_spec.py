@@ -40,12 +40,8 @@ def test_an_address_of_the_environment_is_the_jobs(project, monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"on": "slurm"}, "there is no back end 'slurm'"),
-        ({"on": "process", "address": "auto"}, "--address is of a Ray cluster"),
-        ({"address": "http://head:8265"}, "without --out the run goes to runs/tickets"),
         ({"address": "http://head:8265", "out": "runs/a"}, "--out runs/a is a folder in the job's copy"),
         ({"env": ["HF_TOKEN=hf_secretvalue"]}, "HF_TOKEN looks like a secret"),
-        ({"env": ["A"]}, "cannot read the variable 'A'"),
         ({"secrets": ["HF_TOKEN=hf_secretvalue"]}, "--secret takes the name of a variable"),
     ],
 )

@@ -42,13 +42,14 @@ LAYERS = {
     "zamba2": {"layers_block_type": ["mamba", "hybrid"]},
     "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"]},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "minimax": {"layer_types": ["full_attention", "linear_attention"]},
 }
 """Of models of two layers, where the kind says what each of them is."""
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """Short answers of models of two layers."""
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Models of two layers; short answers where they are measured."""
     monkeypatch.setattr(architectures, "LAW", Sampling(max_tokens=10))
     for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
         monkeypatch.setitem(architectures.SIZES, name, 2)
@@ -76,7 +77,7 @@ def drawn(policy, texts, law=LAW, copies=1):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_model_of_each_kind_is_as_transformers_has_it(name, tmp_path, small):
+def test_a_model_of_each_kind_is_as_transformers_has_it(name, tmp_path):
     row = measure(name, tmp_path)
     assert verdict(row) == "ok", row
     assert f"{row['decoder']}, {row['scoring']}, {row['head']}" == KINDS[name]
@@ -248,5 +249,5 @@ def test_a_pack_is_tried_past_every_window_that_a_config_names(tmp_path):
     answers = drawn(neo, ["abc"], Sampling(max_tokens=16), copies=8)
     scored = neo.score(answers).logprobs.detach()
     assert torch.allclose(scored, torch.cat([torch.from_numpy(each.logprobs) for each in answers]), atol=1e-4)
-    plain = opened(made(tmp_path / "global", "gpt_neo", attention_types=[[["global"], 4]]))
+    plain = opened(made(tmp_path / "global", "gpt_neo", attention_types=[[["global"], 2]]))
     assert plain.engine["scoring"] == "packed"

@@ -39,10 +39,16 @@ def copy(tiny_folder, tmp_path):
     return shutil.copytree(tiny_folder, tmp_path / "model")
 
 
+@pytest.fixture(scope="module")
+def _adapter(tiny_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made") / "adapter"
+    opened(tiny_folder, lora=LORA).save(folder, {})
+    return folder
+
+
 @pytest.fixture
-def adapter(tiny_folder, tmp_path):
-    opened(tiny_folder, lora=LORA).save(tmp_path / "adapter", {})
-    return tmp_path / "adapter"
+def adapter(_adapter, tmp_path):
+    return shutil.copytree(_adapter, tmp_path / "adapter")
 
 
 def opened(folder, family="autoregressive", **options):
@@ -274,6 +280,13 @@ def test_a_tokenizer_without_a_chat_template_and_two_ways_to_give_one(copy, tmp_
         opened(copy, chat_template=str(tmp_path / "absent.jinja"))
 
 
+@pytest.fixture(scope="module")
+def adapter_on_two(tiny_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two") / "adapter"
+    opened(tiny_folder, lora=LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"])).save(folder, {})
+    return folder
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -287,15 +300,16 @@ def test_a_tokenizer_without_a_chat_template_and_two_ways_to_give_one(copy, tmp_
     ],
     ids=["rank", "alpha", "all weights", "all layers", "fewer layers", "a pattern", "family"],
 )
-def test_an_adapter_keeps_its_settings_and_says_so(copy, tmp_path, asked, message):
+def test_an_adapter_keeps_its_settings_and_says_so(adapter_on_two, asked, message):
     """It was opened with its own, whatever the recipe said."""
-    lora = LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"])
-    opened(copy, lora=lora).save(tmp_path / "adapter", {})
     with pytest.raises(ModelError, match=message):
-        opened(tmp_path / "adapter", **asked)
-    for targets in (lora.targets, r".*\.(q|v)_proj"):
-        again = opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": targets}))
-        assert {weight.shape[0] for name, weight in again.trainable().items() if "lora_A" in name} == {2}
+        opened(adapter_on_two, **asked)
+
+
+@pytest.mark.parametrize("targets", [["q_proj", "v_proj"], r".*\.(q|v)_proj"])
+def test_the_layers_of_an_adapter_may_be_said_by_a_pattern(adapter_on_two, targets):
+    again = opened(adapter_on_two, lora=LoraSection(rank=2, alpha=4, targets=targets))
+    assert {weight.shape[0] for name, weight in again.trainable().items() if "lora_A" in name} == {2}
 
 
 def test_an_adapter_on_all_layers_is_that_of_the_default_targets(copy, tmp_path):

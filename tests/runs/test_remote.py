@@ -415,8 +415,6 @@ class TestReaders:
         code, out, _ = plumbline("runs", "memory://b/runs", "--json")
         assert code == 0
         assert [one["name"] for one in json.loads(out)["runs"]] == ["x"]
-        code, _, err = plumbline("report", "memory://b/runs/y")
-        assert (code, "there is no run at memory://b/runs/y" in err) == (1, True)
         assert not list((place / "cache").rglob("model.safetensors")), "records are read without weights"
 
     def test_take_a_model_by_its_address_once(self, finished, plumbline, place, monkeypatch):
@@ -486,18 +484,9 @@ class TestAddresses:
     def test_everything_else_is_a_path(self, place):
         assert not is_address(place)
 
-    @pytest.mark.parametrize(
-        ("address", "said"),
-        [
-            ("ftp://me:secret@host/x", "ftp://...@host/x holds a user or a password"),
-            ("nowhere://x/y", "nowhere://x/y cannot be used"),
-            ("memory://a/../b", "is no address of a folder"),
-        ],
-    )
-    def test_that_cannot_be_used(self, recipe, address, said):
-        with pytest.raises(RecipeError) as error:
-            run(recipe, address)
-        assert said in error.value.cause
+    def test_with_a_password_are_refused_and_it_is_not_repeated(self, recipe):
+        with pytest.raises(RecipeError, match=r"ftp://\.\.\.@host/x holds a user or a password") as error:
+            run(recipe, "ftp://me:secret@host/x")
         assert "secret" not in str(error.value)
 
     @pytest.mark.parametrize(("module", "address"), [("fsspec.core", "memory://b/x"), ("s3fs", "s3a://b/x")])
@@ -507,10 +496,6 @@ class TestAddresses:
             local_run(address)
         assert f"needs {module.partition('.')[0]}, which is not installed" in error.value.cause
         assert ".[remote]" in error.value.fix
-
-    def test_a_sweep_is_written_here(self, plumbline):
-        code, _, err = plumbline("sweep", "commerce-demo", "--seeds", "1,2", "--out", "memory://b/sweep")
-        assert (code, "a sweep cannot be written to the address memory://b/sweep" in err) == (1, True)
 
 
 @pytest.fixture(scope="module")

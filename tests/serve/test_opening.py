@@ -2,14 +2,11 @@
 
 import json
 import threading
-from types import SimpleNamespace
 
 import openai
 import pytest
 
 from plumbline.cli import main as cli
-from plumbline.engines import processes
-from plumbline.engines import vllm as servers
 from plumbline.errors import EngineError, RecipeError
 from plumbline.evaluation.models import ModelOptions
 from plumbline.records import Request, Sampling
@@ -41,8 +38,6 @@ def test_names_of_models(run, tiny_folder):
     assert named_models([f"{run}/models/base"]) == {"mine": f"{run}/models/base"}
     assert named_models([f"a={run}", f"b.1={tiny_folder}"]) == {"a": f"{run}/models/sft", "b.1": str(tiny_folder)}
     assert named_models(["org/model", f"{tiny_folder}/"]) == {"model": "org/model", "tiny": f"{tiny_folder}/"}
-    with pytest.raises(RecipeError, match="two models are called mine"):
-        named_models([str(run), f"{run}/models/base"])
 
 
 def test_a_token_is_needed_beyond_this_machine(monkeypatch):
@@ -84,24 +79,13 @@ def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
 
 
 @pytest.fixture
-def behind_vllm(tiny_folder, tiny_policy, tmp_path, monkeypatch):
+def behind_vllm(tiny_folder, monkeypatch):
     """The tiny model behind a stand-in for vLLM."""
-    httpd = []
-
-    def start(command, environment, log):
-        httpd.append(stand_in.serve(command[command.index("--model") + 1], uds=command[command.index("--uds") + 1]))
-        httpd[0].state.base = "plumbline"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.touch()
-        return SimpleNamespace(status=None, log=log)
-
-    monkeypatch.setattr(servers, "MODULE", "tests.engines.vllm_stand_in")
-    monkeypatch.setattr(processes, "start", start)
-    monkeypatch.setattr(processes, "stop", lambda server: httpd[0].shutdown())
+    started = stand_in.on_threads(monkeypatch)
     options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
     (served,) = open_models({"tiny": str(tiny_folder)}, options, Silent())
     with running([served]) as server:
-        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0), httpd[0]
+        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0), started[0]
 
 
 def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
