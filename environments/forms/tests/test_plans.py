@@ -227,7 +227,7 @@ def test_a_plan_around_which_a_model_talks():
 
 
 ANSWERS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text("utf-8").splitlines()]
-"""Greedy answers of SmolLM2-135M-Instruct to held-out forms, untrained and after 24 steps of SFT with two plans each."""
+"""Greedy answers of SmolLM2-135M-Instruct to held-out forms, untrained and after 24 steps of SFT on two plans each."""
 
 
 @pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{row['form']}-{row['sft_steps']}")
