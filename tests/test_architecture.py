@@ -258,8 +258,8 @@ def entries() -> int:
 
 BUDGETS = {
     "plumbline_commerce": 6_259,
-    "plumbline_forms": 7_001,
-    "plumbline_miniwob": 1_726,
+    "plumbline_forms": 6_277,
+    "plumbline_miniwob": 1_580,
     "modules": 837,
     "algorithms": 511,
     "checks": 7_980,

@@ -172,10 +172,7 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
         skipped += len(bad)
         rows.append(row)
     if skipped and not rows:
-        raise DataError(
-            f"{path}: none of its {skipped} lines has as many cells as its first, the names, and numbers for metrics",
-            "give a table whose first line is names, with a number a metric in each line below",
-        )
+        raise DataError(f"{path}: none of its {skipped} lines fits its first", "give numbers under a line of names")
     # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see `_without_gaps`.
     if full:
         rows = [{name: math.nan if cell.lower() == "nan" else cell for name, cell in row.items()} for row in rows]
