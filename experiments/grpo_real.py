@@ -175,7 +175,6 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
     from datasets import Dataset
 
     from plumbline.tasks.source import Source
-    from plumbline.training.optimiser import schedule, warmup_steps
 
     assert recipe.rl is not None
     assert recipe.model.name is not None
@@ -197,8 +196,7 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
         betas=rate.betas,
         weight_decay=rate.weight_decay,
     )
-    warmup = warmup_steps(rate.warmup, rl.steps)
-    rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: schedule(rate.schedule, step, rl.steps, warmup))
+    rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate.share(step, rl.steps))
     answers = rl.prompts_per_step * rl.group_size
     together = min(16, answers)  # that one backward pass holds
     config = trl.GRPOConfig(

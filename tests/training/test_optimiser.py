@@ -12,7 +12,7 @@ from transformers import (
 
 from plumbline.errors import RunError, TrainingStopped
 from plumbline.recipe import OptimiserSection
-from plumbline.training.optimiser import Optimiser, schedule, warmup_steps
+from plumbline.training.optimiser import Optimiser
 
 PEERS = {
     "constant_with_warmup": lambda o: get_constant_schedule_with_warmup(o, 10),
@@ -30,17 +30,18 @@ def test_schedules_are_transformers_after_the_warmup(kind):
         theirs.append(peer.get_last_lr()[0])
         optimiser.step()
         peer.step()
-    ours = [schedule(kind, step, 50, 10) for step in range(50)]
+    section = OptimiserSection(schedule=kind, warmup=10)
+    ours = [section.share(step, 50) for step in range(50)]
     assert ours[10:] == pytest.approx(theirs[10:])
     assert ours[:10] == pytest.approx(theirs[1:11])  # ours moves from the first step on; theirs loses it at rate 0
 
 
 def test_a_cosine_ends_in_nothing_and_a_constant_does_not_and_warmup_is_a_share_or_a_number():
     """The commerce log's run spent its last 70 steps at a learning rate of 1.5e-10."""
-    assert schedule("cosine", 199, 200, 20) < 1e-3
-    assert schedule("constant_with_warmup", 199, 200, 20) == 1.0
-    assert warmup_steps(0.05, 600) == 30
-    assert warmup_steps(7, 600) == 7
+    assert OptimiserSection(schedule="cosine", warmup=20).share(199, 200) < 1e-3
+    assert OptimiserSection(schedule="constant_with_warmup", warmup=20).share(199, 200) == 1.0
+    assert OptimiserSection(warmup=0.05).warmup_steps(600) == 30
+    assert OptimiserSection(warmup=7).warmup_steps(600) == 7
 
 
 def weights(dtype=torch.float32):
@@ -166,6 +167,7 @@ def test_weight_decay_leaves_norms_biases_and_embeddings_out():
 @pytest.mark.parametrize("kind", PEERS)
 def test_no_factor_is_above_1_between_two_steps(kind, total, warmup):
     """A budget of seconds moves the schedule to where no whole step is."""
-    factors = [schedule(kind, step / 37, total, warmup) for step in range(37 * total)]
+    section = OptimiserSection(schedule=kind, warmup=warmup)
+    factors = [section.share(step / 37, total) for step in range(37 * total)]
     assert max(factors) <= 1
     assert min(factors) >= 0

@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from datetime import date as day
@@ -171,6 +172,26 @@ class OptimiserSection(Section):
         """
         if self.warmup >= 1 and self.warmup > steps:
             raise ValueError(f"optimiser.warmup is {self.warmup:g} steps, and there are {steps}")
+
+    def warmup_steps(self, total: int) -> int:
+        """Steps of the warm-up, of `total` in all."""
+        return round(self.warmup * total) if self.warmup < 1 else int(self.warmup)
+
+    def share(self, step: float, total: int) -> float:
+        """The share of the learning rate at `step` (from 0, not always a whole one) of `total`.
+
+        The warm-up rises linearly and its first step already moves: (step + 1) / warmup, 1 at most. After it `constant`
+        and `constant_with_warmup` stay at 1, `linear` falls to 0 at `total`, `cosine` falls along half a cosine.
+        """
+        warmup = self.warmup_steps(total)
+        if self.schedule != "constant" and step < warmup:
+            return min(1.0, (step + 1) / warmup)
+        progress = (step - warmup) / max(1, total - warmup)
+        if self.schedule == "linear":
+            return max(0.0, 1.0 - progress)
+        if self.schedule == "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+        return 1.0
 
 
 class SftSection(Section):

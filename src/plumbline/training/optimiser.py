@@ -4,40 +4,14 @@ An update of 5e-6 is far below bfloat16's resolution (2^-8 of the weight), so a 
 copy and rounded once, after the step; otherwise most updates would vanish without a word.
 """
 
-import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from plumbline.errors import RunError
-from plumbline.recipe import OptimiserSection, Schedule
+from plumbline.recipe import OptimiserSection
 from plumbline.training.guards import check_finite
-
-# -- schedule --------------------------------------------------------------------------------------------------------
-#
-# The learning rate over a stage's steps, as factors; no torch.
-
-
-def schedule(kind: Schedule, step: float, total: int, warmup: int) -> float:
-    """The factor on the learning rate at `step` (from 0, not always a whole one) of `total`.
-
-    The warm-up rises linearly and its first step already moves: (step + 1) / warmup, 1 at most. After it `constant` and
-    `constant_with_warmup` stay at 1, `linear` falls to 0 at `total`, `cosine` falls along half a cosine.
-    """
-    if kind != "constant" and step < warmup:
-        return min(1.0, (step + 1) / warmup)
-    progress = (step - warmup) / max(1, total - warmup)
-    if kind == "linear":
-        return max(0.0, 1.0 - progress)
-    if kind == "cosine":
-        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
-    return 1.0
-
-
-def warmup_steps(warmup: float, total: int) -> int:
-    """A share below 1 of all steps, or a number of steps."""
-    return round(warmup * total) if warmup < 1 else int(warmup)
 
 
 class Optimiser:
@@ -61,7 +35,6 @@ class Optimiser:
             raise RunError("nothing to train: no weight of the model requires a gradient")
         self.weights = dict(weights)
         self.section, self.total, self.rate_key = section, total, rate_key
-        self.warmup = warmup_steps(section.warmup, total)
         self.gone = 0.0
         """The share of a budget of seconds that is spent; the schedule follows it where it is ahead of the steps'."""
         self.masters = {
@@ -81,7 +54,7 @@ class Optimiser:
     def learning_rate(self, step: int) -> float:
         """The learning rate of `step` (from 0)."""
         at = max(float(step), self.gone * self.total)
-        return self.section.learning_rate * schedule(self.section.schedule, at, self.total, self.warmup)
+        return self.section.learning_rate * self.section.share(at, self.total)
 
     def step(self, step: int) -> float:
         """Clip the gradients, update the weights, clear the gradients; the norm [nats / weight] before clipping.

@@ -52,10 +52,8 @@ def rates(before: BeforeRun) -> Iterator[Finding]:
 
 def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) -> Iterator[Finding]:
     """Whether they move the weights; and in RL, whether they are near 0 for a large share of the steps."""
-    from plumbline.training.optimiser import schedule, warmup_steps
-
-    warmup = warmup_steps(section.warmup, steps)
-    shares = [schedule(section.schedule, step, steps, warmup) for step in range(steps)]
+    warmup = section.warmup_steps(steps)
+    shares = [section.share(step, steps) for step in range(steps)]
     series = {"rate": Series(np.arange(1, steps + 1), section.learning_rate * np.array(shares))}
     history = History(origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps})
     for finding in find_small_updates(history):
