@@ -262,18 +262,18 @@ BUDGETS = {
     "plumbline_miniwob": 1_580,
     "modules": 837,
     "algorithms": 511,
-    "checks": 7_980,
+    "checks": 7_979,
     "cli": 992,
     "config": 403,
     "engines": 1_630,
     "evaluation": 1_314,
     "policies": 7_354,
-    "recipe": 1_023,
+    "recipe": 1_036,
     "reports": 2_572,
     "runs": 1_928,
     "serve": 2_055,
     "tasks": 3_227,
-    "training": 2_090,
+    "training": 2_077,
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20

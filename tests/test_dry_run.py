@@ -1,6 +1,7 @@
 """A dry run: it says what a run would do and need, and what is wrong, and leaves nothing behind."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_dry_run_says_everything_and_leaves_nothing(place):
     assert plain["prompts"][0]["coverage"] == prompts.coverage
     assert plain["findings"][0]["fix"].startswith("fetch it first")
     assert plain["notes"][0].startswith("time: a run measures a step of each kind when it starts")
+
+
+def test_it_loads_no_torch(tmp_path):
+    code = (
+        "import sys; from plumbline.api import dry_run; dry_run('forms-demo');"
+        "assert not set(sys.modules) & {'torch', 'transformers'}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 
 def test_the_command_ends_with_1_where_something_is_wrong(place, monkeypatch, capsys):
