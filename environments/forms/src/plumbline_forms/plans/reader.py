@@ -242,6 +242,8 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
     """What a step comes to; [] where there is nothing to do, None where something is missing that it does not say."""
     if step.verb == "idle":
         return []
+    if step.verb == "send" and "file" in step.nouns:
+        return None
     if len(step.arguments) == 2:
         verb = "select" if step.verb == "click" else step.verb
         return _entries(replace(step, verb=verb), *step.arguments, names)
@@ -311,8 +313,10 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
     label, kind = control.text, names.kind(control.text)
     if step.verb not in _FILLS or len(control.texts) > 1 or (not value.quoted and loose(value.text) == loose(label)):
         return None
-    if not control.quoted and names.mention and not kind:
+    if names.mention and not (control.quoted or kind):
         return None
+    if names.mention and not value.quoted and not _may_hold(kind, step.verb, label, value.text, names):
+        return None  # "check off 'L'", "put a check in 'L'"
     is_file = kind == "file" or (not kind and "file" in step.nouns)
     if len(value.texts) > 1 and not (is_file or kind in {"multiselect", "checkboxes", ""}):
         return None
@@ -329,6 +333,13 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
         return [plan.Type(label, value.text, clear=verb == "type")] if len(value.texts) == 1 else None
     make = {"select": plan.Select, "check": plan.Check, "uncheck": plan.Uncheck}[verb]
     return [make(label, text) for text in value.texts]
+
+
+def _may_hold(kind: str, verb: str, label: str, value: str, names: Names) -> bool:
+    """Whether words without quotation marks can be what is entered: a typed text, or an option that is there."""
+    if kind in _CHOSEN or kind == "checkbox":
+        return label in names.options.get(loose(value), ()) or (verb == "set" and folded(value) in YES | NO)
+    return verb in {"type", "append", "set"} or kind in _PICKED | {"file"}
 
 
 def _second_is_control(verb: str, first: _Argument, second: _Argument, names: Names) -> bool | None:
