@@ -277,7 +277,7 @@ BUDGETS = {
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20
-TESTS = 35_675
+TESTS = 35_210
 """The most code lines of all tests."""
 
 
