@@ -12,6 +12,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Threads that wait for work must not spin: two of them on two busy cores slow each other down.
 export OMP_WAIT_POLICY := passive
+# A processor without instructions for bfloat16 makes them up, and takes ten times as long as with float32.
+DTYPE := $(shell grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null || echo --set model.dtype=float32)
 # Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -42,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: .venv/train.stamp
 	@$(BIN)/plumbline get smollm2-135m
-	@$(BIN)/plumbline run commerce-demo --resume
+	@$(BIN)/plumbline run commerce-demo $(DTYPE) --resume
 	@echo
 	@echo "What the checks say of it (plumbline check), and what to do next (plumbline decide):"
 	@echo
@@ -58,7 +60,7 @@ demo: .venv/train.stamp
 	@echo "    $(BIN)/plumbline run commerce-v4.1 --set model.name=DIRECTORY_OR_HUB_NAME"
 
 demo-control: demo
-	@$(BIN)/plumbline run commerce-demo-control --resume
+	@$(BIN)/plumbline run commerce-demo-control $(DTYPE) --resume
 	@echo "Report:  runs/commerce-demo-control/report.html"
 
 # In the order of their names: files with many tests first, as xdist would have them, leave the longest to the end.
