@@ -12,7 +12,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Threads that wait for work must not spin: two of them on two busy cores slow each other down.
 export OMP_WAIT_POLICY := passive
-# A processor without instructions for bfloat16 makes them up, and takes ten times as long as with float32.
+# A processor without instructions for bfloat16 emulates them, which takes ten times as long as float32.
 DTYPE := $(shell grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null || echo --set model.dtype=float32)
 # Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE

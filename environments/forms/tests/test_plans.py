@@ -399,8 +399,10 @@ def test_any_text_is_read(text):
         "Type 'a' in the b: " + "a" * 11000,
         "Type 'a' into '" + ":*" * 5500 + "x'",
         " " * 11000 + "Type 'a'",
+        "Click " + "and " * 2900,
+        "Click " + ", " * 5000,
     ],
-    ids=range(len(HOSTILE) + 19),
+    ids=range(len(HOSTILE) + 21),
 )
 def test_hostile_plans_are_read_in_no_time(text):
     assert len(read_plan(text, ELEMENTS).actions) <= MAX_STEPS

@@ -21,7 +21,7 @@ _ROLES = Phrases(WORDS["roles"])
 _ALIKE: Sequence[frozenset[str]] = [frozenset(roles) for roles in WORDS["alike"]]
 _VERBS = Phrases(WORDS["verbs"])
 _INTO, _ONTO, _WITH = (Phrases({name: WORDS[name]}) for name in ("into", "onto", "with"))
-_FILLERS, _LEAD, _TAIL = (frozenset(WORDS[name]) for name in ("fillers", "lead", "tail"))
+_FILLERS, _LEAD = (frozenset(WORDS[name]) for name in ("fillers", "lead"))
 _ORDINALS = {word: number for number, word in enumerate(WORDS["ordinals"], 1)}
 _DIRECTIONS = {word: (int(x), int(y)) for word, (x, y) in WORDS["directions"].items()}
 _UNITS = {word: int(factor) for word, factor in WORDS["units"].items()}
@@ -96,22 +96,20 @@ def read_step(text: str, page: PageText = NOWHERE, work: Work | None = None) -> 
 
 def read_pieces(text: str, pieces: Sequence[Piece], page: PageText) -> Act | None:
     """Read the pieces of a step of this text."""
-    start, end = 0, len(pieces)
-    while start < end and pieces[start].value in _LEAD | {","} and pieces[start].kind in {"word", "sign"}:
-        start += 1
-    if (verb := _VERBS.at(pieces, start)) is None:
+    if (verb := begins(pieces)) is None:
         return None
+    end = len(pieces)
     while end > verb[1] and pieces[end - 1].kind == "sign" and pieces[end - 1].value in _ENDS:
         end -= 1
     return _READERS[verb[0]](_Step(text, list(pieces[verb[1] : end]), page))
 
 
-def begins(pieces: Sequence[Piece]) -> bool:
-    """Whether a line of these pieces begins with a verb."""
+def begins(pieces: Sequence[Piece]) -> tuple[str, int] | None:
+    """The verb that a line of these pieces begins with, and where it ends; None where it begins with none."""
     start = 0
-    while start < len(pieces) and pieces[start].value in _LEAD | {","}:
+    while start < len(pieces) and pieces[start].kind in {"word", "sign"} and pieces[start].value in _LEAD | {","}:
         start += 1
-    return _VERBS.at(pieces, start) is not None
+    return _VERBS.at(pieces, start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def _read_lines(text: str, page: PageText, work: Work) -> tuple[list[Act], int, 
         if cut(line)[1].casefold().rstrip(".!") in _ENDS:
             break
         said = _read_line(line, page, work)
-        unread += said is None and claims(line, begins)
+        unread += said is None and claims(line, lambda pieces: begins(pieces) is not None)
         acts += said or ()
         if len(acts) > MAX_ACTS:
             break

@@ -1,8 +1,8 @@
 """Reads plain-text steps into typed actions. Never raises, whatever the text.
 
 A step is a verb, up to two arguments, and words of `words.yaml` around them; a line may hold several. Three things say
-which of two arguments is the control: the words around them ("into the 'L' field"), the verb ("type V", but "set L"),
-and, before both, the form's labels where only one of the two is a label. What has another word in it is not read.
+which of two arguments is the control: the words around them ("into the 'L' field"), the form's labels where only one of
+the two is a label, and the verb ("type V", but "set L"). What has another word in it is not read.
 """
 
 import re
@@ -207,12 +207,13 @@ def _end_of_words(pieces: Sequence[Piece], at: int, end: int) -> int:
 def _clauses(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     """The parts of a line that begin with a verb of their own, behind a comma, "and" or "then"."""
     first = _skip(pieces, 0)
-    for at in range(first + 1, len(pieces)):
-        if first < at:
-            begin = _skip(pieces, at)
-            if begin > at and _VERBS.at(pieces, begin) is not None:
-                yield pieces[first:at]
-                first = begin
+    at = first + 1
+    while at < len(pieces):
+        begin = _skip(pieces, at)
+        if begin > at and _VERBS.at(pieces, begin) is not None:
+            yield pieces[first:at]
+            first = begin
+        at = max(at, begin) + 1  # what was skipped is not looked at again: "and and and ..." takes a look a word
     yield pieces[first:]
 
 
@@ -229,7 +230,7 @@ def _topic(pieces: Sequence[Piece]) -> str | None:
 
 # -- what a step comes to ---------------------------------------------------------------------------------------------
 
-_VALUE_FIRST = frozenset({"type", "append", "select", "check", "uncheck", "attach", "press"})
+_VALUE_FIRST = frozenset({"type", "append", "select", "check", "uncheck", "attach"})
 """Verbs whose object is what is entered."""
 _CONTROLS = frozenset({"field", "choice", "boxes"})
 _PICKED = frozenset({"date", "time", "number"})
@@ -260,11 +261,8 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
         tick = plan.Check if step.verb == "check" else plan.Uncheck
         return [tick(text) for text in one.texts] if step.verb in {"check", "uncheck"} else None
     generic = not one.quoted and label.casefold() in SUBMIT_WORDS
-    if (
-        not (one.quoted or generic or names.has(label) or names.group_of(label))
-        and names.mention
-        and step.verb != "press"
-    ):
+    is_named = one.quoted or generic or names.has(label) or names.group_of(label) or step.verb == "press"
+    if names.mention and not is_named:
         return None  # "select the desired option"
     match step.verb:
         case "press" if label.casefold() in KEYS:
