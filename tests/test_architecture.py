@@ -258,8 +258,8 @@ def entries() -> int:
 
 BUDGETS = {
     "plumbline_commerce": 6_259,
-    "plumbline_forms": 6_285,
-    "plumbline_miniwob": 1_580,
+    "plumbline_forms": 6_283,
+    "plumbline_miniwob": 1_578,
     "modules": 837,
     "algorithms": 511,
     "checks": 7_979,

@@ -398,9 +398,7 @@ def test_any_text_is_read(text):
         "\n[" * 100 + "a" * 20000,
         "Type 'a' in the b: " + "a" * 11000,
         "Type 'a' into '" + ":*" * 5500 + "x'",
-        " " * 11000 + "Type 'a'",
-        "Click " + "and " * 2900,
-        "Click " + ", " * 5000,
+        *(" " * 11000 + "Type 'a'", "Click " + "and " * 2900, "Click " + ", " * 5000),
     ],
     ids=range(len(HOSTILE) + 21),
 )
