@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import weakref
 
 import pytest
@@ -292,6 +293,64 @@ COUNTED = """
                 memory.keep_pages()
         break
 """
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    """Two threads that share a batch of a model however small."""
+    monkeypatch.setattr("plumbline.policies.pretrained.policy.REPLICATED", 0)
+    monkeypatch.setattr(passes, "SIDE_BY_SIDE", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_threads_share_a_batch_and_add_up_in_a_fixed_order(tiny_folder, tmp_path, monkeypatch, two_threads, way):
+    settings = {"steps": 2, "tokens_per_pass": 256, **WAYS[way]}
+    seen, honest = set(), AutoregressivePolicy.score
+
+    def score(policy, *given, **named):
+        seen.add((threading.current_thread().name.partition("_")[0], torch.get_num_threads()))
+        return honest(policy, *given, **named)
+
+    monkeypatch.setattr(AutoregressivePolicy, "score", score)
+    policy, run = train_toy(tiny_folder, tmp_path / "shared", **settings)
+    assert ("pass", 1) in seen, "no pass was done beside"
+    assert torch.get_num_threads() == 2
+    again, _ = train_toy(tiny_folder, tmp_path / "again", **settings)
+    torch.set_num_threads(1)
+    alone, other = train_toy(tiny_folder, tmp_path / "alone", **settings)
+    for name, weight in weights(policy).items():
+        assert torch.equal(weights(again)[name], weight), name
+        torch.testing.assert_close(weight, weights(alone)[name], rtol=1e-4, atol=1e-6)
+    assert_alike(run, other, 1e-4)
+
+
+def test_a_replica_in_a_thread_recomputes_and_fails_as_its_learner(tiny_folder, tmp_path, monkeypatch, two_threads):
+    full = Full(monkeypatch, at=(3, 4, 5))
+    policy, run = train_toy(tiny_folder, tmp_path / "full", steps=2, tokens_per_pass=256)
+    assert told(run), "what failed in a thread is told"
+    assert len(full.passes) > 5
+    monkeypatch.undo()
+    alone, _ = train_toy(tiny_folder, tmp_path / "alone", steps=2)
+    for name, weight in weights(policy).items():
+        torch.testing.assert_close(weight, weights(alone)[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 2, "alpha": 4}])
+def test_a_replica_has_the_same_weights_and_gradients_of_its_own(tiny_folder, two_threads, lora):
+    policy = open_policy(recipe(tiny_folder, model__lora=lora).model, str(tiny_folder))
+    policy.keep_reference()
+    other = policy.replica()
+    mine, theirs = dict(policy.trainable()), dict(other.trainable())
+    assert mine.keys() == theirs.keys()
+    for name, weight in mine.items():
+        assert weight is not theirs[name], name
+        assert weight.data_ptr() == theirs[name].data_ptr(), name
+    places = {weight.data_ptr() for weight in policy.model.parameters()}
+    assert places == {weight.data_ptr() for weight in other.model.parameters()}, "no weight is there twice"
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no settings of its allocator")

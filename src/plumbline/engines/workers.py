@@ -32,7 +32,7 @@ from plumbline.config.imports import CONSENT, check_installed
 from plumbline.errors import EngineError, PlumblineError, RewardError
 from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
-from plumbline.policies.policy import Policy
+from plumbline.policies.policy import Policy, with_gradients
 from plumbline.recipe import ModelSection, Recipe, ScaleSection
 from plumbline.records import Example, Failure, Message, Outcome, Request, Score, Trajectory
 from plumbline.runs.run import Run
@@ -455,20 +455,14 @@ def _drawn(policy: Any, requests: Sequence[Request], shared: int) -> bytes:
 class Learners(Replicas):
     """Replicas that share an update's passes; see `Helpers`."""
 
-    def begin(self, learner: Policy, works: Sequence[Work]) -> Callable[[], list[tuple[Any, Mapping[str, Any]]]]:
-        """See `Helpers.begin`."""
+    @contextmanager
+    def working(
+        self, learner: Policy, works: Sequence[Work]
+    ) -> Iterator[Callable[[], list[tuple[Any, Mapping[str, Any]]]]]:
+        """See `Helpers.working`."""
         self.take(learner, self.weights[0] + 1)
-        asked = [self.ask(_with_gradients, work) for work in works]
-        return lambda: [each.result()[0] for each in asked]
-
-
-def _with_gradients(policy: Policy, work: Work) -> tuple[Any, Mapping[str, Any]]:
-    """What the work returns, and the gradients that it left, by the names of the weights."""
-    weights = policy.trainable()
-    for weight in weights.values():
-        weight.grad = None
-    found = work(policy)
-    return found, {name: weight.grad.cpu() for name, weight in weights.items() if weight.grad is not None}
+        asked = [self.ask(with_gradients, work) for work in works]
+        yield lambda: [each.result()[0] for each in asked]
 
 
 class ModelWorker:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -270,6 +271,13 @@ class Policy(ABC):
         """
         return False
 
+    def replica(self) -> Policy | None:
+        """A policy with these very weights and gradients of its own, for another thread; None where that gains nothing.
+
+        What it holds of the weights is what they are: an optimiser changes them in place for both.
+        """
+        return None
+
     @abstractmethod
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
         """Write a model directory in the standard format, whole or not at all; `card` says where it came from."""
@@ -298,15 +306,19 @@ class Engine(Sampler, Protocol):
         ...
 
 
+Work = Callable[[Policy], Any]
+"""What is done with a policy: some of the passes of a batch."""
+
+
 class Helpers(Protocol):
-    """Replicas of a learner in other processes, which do some of the passes of an update."""
+    """Replicas of a learner, in other processes or threads, which do some of the passes of a batch."""
 
     count: int
 
-    def begin(
-        self, learner: Policy, works: Sequence[Callable[[Policy], Any]]
-    ) -> Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]:
-        """Begin at most `count` pieces of work, each on a replica with the learner's present weights.
+    def working(
+        self, learner: Policy, works: Sequence[Work]
+    ) -> AbstractContextManager[Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]]:
+        """A context in which at most `count` pieces of work are done, each on a replica with the learner's weights.
 
         Args:
             learner: whose replicas they are.
@@ -321,6 +333,15 @@ class Helpers(Protocol):
     def close(self) -> None:
         """End the replicas."""
         ...
+
+
+def with_gradients(policy: Policy, work: Work) -> tuple[Any, Mapping[str, Tensor]]:
+    """What the work returns, and the gradients that it left on the CPU, by the names of the weights."""
+    weights = policy.trainable()
+    for weight in weights.values():
+        weight.grad = None
+    found = work(policy)
+    return found, {name: weight.grad.cpu() for name, weight in weights.items() if weight.grad is not None}
 
 
 def common_law(trajectories: Sequence[Trajectory]) -> Sampling:

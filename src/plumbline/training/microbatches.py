@@ -4,11 +4,18 @@ The gradient of a batch is the sum over its passes, however it was cut into them
 and never about a result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
+import torch
+from torch import Tensor
+
 from plumbline.policies.memory import Say, begin_peak, free, is_full, peak, unheard, within_reach
-from plumbline.policies.policy import Helpers, Policy
+from plumbline.policies.policy import Helpers, Policy, Work, with_gradients
+from plumbline.policies.pretrained.policy import round_up
 from plumbline.recipe import RlSection, SftSection
 from plumbline.runs.run import Run
 from plumbline.training.optimiser import Optimiser
@@ -25,8 +32,81 @@ MOST = 2**16
 """Tokens of a pass, whatever the memory: the time in which it is started is then long hidden behind its arithmetic."""
 SHARE = 0.8
 """Of the memory that is planned with; the rest is for what is cut less evenly, and for holes between tensors."""
+SIDE_BY_SIDE = 128
+"""Tokens that a thread's pass may have at least: with fewer rows a product reads more than it multiplies."""
 ADAM = 8
 """Bytes of AdamW's moments for a trained weight, which come with its first step."""
+
+
+class Threads:
+    """Threads of this process that do passes on replicas of the learner with its very weights; see `Helpers`.
+
+    Each then multiplies with its share of the process's threads, and so does whoever asked. A pass of a small model is
+    a few thousand operations: two threads that meet after every one of them keep 1.5 of two cores busy, and with a
+    pass each 1.95.
+    """
+
+    def __init__(self) -> None:
+        self.threads = torch.get_num_threads()
+        self.count = self.threads - 1
+        self.pool = ThreadPoolExecutor(self.count, "pass")
+        self.replicas: list[Policy] = []
+        self.places: list[int] = []
+        """In memory, of the weights that the replicas share."""
+
+    def follow(self, learner: Policy) -> bool:
+        """Have replicas of the learner; False where they would gain nothing."""
+        places = [weight.data_ptr() for weight in learner.trainable().values()]
+        if places != self.places or len(self.replicas) < self.count:
+            made = (learner.replica() for _ in range(self.count))
+            self.places, self.replicas = places, [each for each in made if each is not None]
+        self.count = len(self.replicas)
+        return self.count > 0
+
+    @contextmanager
+    def working(
+        self, learner: Policy, works: Sequence[Work]
+    ) -> Iterator[Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]]:
+        """See `Helpers.working`."""
+        self.follow(learner)
+        each = self.threads // (1 + len(works))
+
+        def work_in_thread(replica: Policy, work: Work) -> tuple[Any, Mapping[str, Tensor]]:
+            torch.set_num_threads(each)  # of this thread
+            return with_gradients(replica, work)
+
+        torch.set_num_threads(each)
+        asked = [self.pool.submit(work_in_thread, *pair) for pair in zip(self.replicas, works, strict=False)]
+        try:
+            yield lambda: [each.result() for each in asked]
+        finally:
+            wait(asked)
+            torch.set_num_threads(self.threads)
+
+    def close(self) -> None:
+        """See `Helpers.close`."""
+        self.pool.shutdown()
+
+
+def shared_out(
+    helpers: Helpers | None, policy: Policy, parts: Sequence[Part], work: Callable[[Sequence[Part], Policy], Result]
+) -> list[Result]:
+    """What some work makes of the shares of its parts, the first done here and the others by helpers.
+
+    The gradients that the work leaves are added up in the order of the shares, whoever is ready first.
+    """
+    count = 1 if helpers is None else min(1 + helpers.count, len(parts))
+    if helpers is None or count == 1:
+        return [work(parts, policy)]
+    own, *others = (parts[start::count] for start in range(count))
+    with helpers.working(policy, [partial(work, share) for share in others]) as finished:
+        results, weights = [work(own, policy)], policy.trainable()
+        for theirs, gradients in finished():
+            results.append(theirs)
+            for name, gradient in gradients.items():
+                weight, moved = weights[name], gradient.to(weights[name].device)
+                weight.grad = moved if weight.grad is None else weight.grad.add_(moved)
+    return results
 
 
 class Passes:
@@ -37,7 +117,7 @@ class Passes:
         policy: may compute activations again in the backward pass to save memory.
         run: is told what happens in the stage.
         stage: its name.
-        helpers: replicas that do some of the passes.
+        helpers: replicas that do some of the passes; by default threads of this process, where they gain something.
     """
 
     def __init__(
@@ -54,9 +134,8 @@ class Passes:
         self.key = "" if stage == "base" else f"{stage}.tokens_per_pass"
         """The recipe's, for messages; empty where it has none."""
         self.say: Say = unheard if run is None else run.event
-        self.recompute: Callable[[], bool] = policy.recompute if policy is not None else lambda: False
-        """Lets the backward pass compute activations again; False where it does already, or may not."""
-        self.helpers = helpers
+        self.helpers = helpers or (Threads() if torch.get_num_threads() > 1 else None)
+        self.policy = policy
         self._measured: int | None = None
         self._limit: int | None = None
         """Tokens that were too many, halved until they were not."""
@@ -76,7 +155,7 @@ class Passes:
         Raises:
             RuntimeError: torch's error of a full memory, where no pass can be made smaller.
         """
-        tokens = min(tokens, self._limit or tokens)
+        cut, tokens = self._side_by_side(cut), min(tokens, self._limit or tokens)
         parts = cut(tokens)
         while True:
             try:
@@ -124,6 +203,28 @@ class Passes:
                 self._measured, figures = self._measure(cut, work)
             self.say("note", f"{figures}. Set {self.key or 'tokens_per_pass'} to have other passes")
         return self._measured
+
+    def recompute(self) -> bool:
+        """Let the backward pass compute activations again; False where it does already, or may not."""
+        if self.policy is None or not self.policy.recompute():
+            return False
+        if isinstance(self.helpers, Threads):
+            self.helpers.replicas.clear()
+        return True
+
+    def _side_by_side(self, cut: Cut[Part]) -> Cut[Part]:
+        """A cut into as many passes for each thread, about equally long, which together hold so many tokens at once."""
+        if not (isinstance(self.helpers, Threads) and self.policy is not None and self.helpers.follow(self.policy)):
+            return cut
+        helpers = self.helpers.count
+
+        def even(tokens: int) -> Sequence[Part]:
+            threads = max(1, min(1 + helpers, tokens // SIDE_BY_SIDE))
+            most = max(1, tokens // threads)
+            wanted = round_up(len(cut(most)), threads)
+            return cut(_least(lambda tokens: len(cut(tokens)) <= wanted, most))
+
+        return even
 
     def _measure(self, cut: Cut[Part], work: Callable[[Sequence[Part]], Any]) -> tuple[int, str]:
         """Tokens of a pass that fit, from the peaks of one or two small passes, and these figures in words.
@@ -177,10 +278,16 @@ def _smaller(cut: Cut[Part], parts: Sequence[Part], tokens: int) -> tuple[int, S
 
 def _size(cut: Callable[[int], Any], tokens: int) -> int:
     """The fewest tokens with which a batch is cut as with so many: those of its largest pass."""
-    wanted, low, high = cut(tokens), 0, tokens  # `high` is enough, `low` is not
+    wanted = cut(tokens)
+    return _least(lambda fewer: cut(fewer) == wanted, tokens)
+
+
+def _least(enough: Callable[[int], bool], tokens: int) -> int:
+    """The fewest tokens that are enough, where so many are."""
+    low, high = 0, tokens
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if cut(middle) == wanted else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 

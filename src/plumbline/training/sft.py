@@ -16,13 +16,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
 from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, peak
-from plumbline.policies.policy import Demonstration, Policy
-from plumbline.policies.token_law import noises
+from plumbline.policies.policy import Demonstration, Helpers, Policy
+from plumbline.policies.token_law import Noise, noises
 from plumbline.recipe import SftSection
 from plumbline.records import Example, Message
 from plumbline.runs.lineage import RATES
@@ -31,7 +32,7 @@ from plumbline.seeds import derive, generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task, episode_of, gold_of
 from plumbline.training import guards
-from plumbline.training.microbatches import Passes
+from plumbline.training.microbatches import Passes, shared_out
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
 
@@ -88,7 +89,8 @@ def train_sft(
                 epoch = step // per_epoch
                 batches = epoch_batches(shown, section.batch_size, generator(seed, stage, "order", epoch))
             batch = [shown[index] for index in batches[step % per_epoch]]
-        cut, work = partial(_passes, batch), partial(_backward, policy, seed=derive(seed, stage, "noise", step))
+        seed_of_step = derive(seed, stage, "noise", step)
+        cut, work = partial(_passes, batch), partial(_backward, policy, helpers=passes.helpers, seed=seed_of_step)
         loss = passes.fitting(cut, work, passes.tokens(cut, work, section))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
@@ -156,16 +158,23 @@ def epoch_batches(
     return [batches[index] for index in rng.permutation(len(batches))] + last
 
 
-def _backward(policy: Policy, parts: Sequence[Sequence[Demonstration]], seed: int) -> float:
+def _backward(
+    policy: Policy, parts: Sequence[Sequence[Demonstration]], seed: int, helpers: Helpers | None = None
+) -> float:
     """Mean loss [nats a target] of a batch that is cut into parts, its gradient left in the weights."""
     targets = sum(demonstration.num_targets for part in parts for demonstration in part)
-    dealt = noises(sum(map(len, parts)), seed)  # of the whole batch, however it is cut
-    total, start = 0.0, 0
-    for part in parts:
-        loss = policy.supervised_loss(part, dealt[start : start + len(part)]) / targets
+    dealt = iter(noises(sum(map(len, parts)), seed))  # of the whole batch, however it is cut
+    given = [(part, list(islice(dealt, len(part)))) for part in parts]
+    return sum(shared_out(helpers, policy, given, partial(_add_up, targets)))
+
+
+def _add_up(targets: int, parts: Sequence[tuple[Sequence[Demonstration], Sequence[Noise]]], policy: Policy) -> float:
+    """The share of the mean loss that some parts have, with the noise that was dealt to each."""
+    total = 0.0
+    for part, noise in parts:
+        loss = policy.supervised_loss(part, noise) / targets
         loss.backward()
         total += float(loss.detach())
-        start += len(part)
     return total
 
 

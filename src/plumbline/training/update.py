@@ -22,7 +22,7 @@ from plumbline.recipe import ControlsSection, Recipe, RlSection
 from plumbline.records import Group, Trajectory
 from plumbline.seeds import generator
 from plumbline.training import guards
-from plumbline.training.microbatches import Passes
+from plumbline.training.microbatches import Passes, Threads, shared_out
 from plumbline.training.optimiser import Optimiser
 
 # -- noise -----------------------------------------------------------------------------------------------------------
@@ -350,37 +350,30 @@ class _Batch:
         """Whether a KL is estimated from what was sampled."""
         return self.beta > 0 and self.recipe.rl is not None and self.recipe.rl.kl == "sampled"
 
-    @torch.no_grad()
     def plain(self, passes: Sequence[Sequence[int]], *, reference: bool = False) -> list[Tensor]:
         """Log-probabilities of each view without gradient."""
-        found = dict[int, Tensor]()
-        for indices in passes:
-            part = [self.views[index].trajectory for index in indices]
-            logprobs = self.policy.score(part, reference=reference).logprobs
-            found |= zip(indices, logprobs.split([len(each.logprobs) for each in part]), strict=True)
+        found, near = dict[int, Tensor](), self.helpers if isinstance(self.helpers, Threads) else None
+        for share in shared_out(near, self.policy, passes, partial(_plain, self._bare(), reference)):
+            found |= share
         return [found[index] for index in range(len(self.views))]
 
     def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
         """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share of the passes."""
         part_of, sizes = independent_parts([[self.credited[index].prompt for index in one] for one in passes])
         numbered = list(zip(part_of, passes, strict=True))
-        if self.helpers is None or len(passes) == 1:
-            return self.add_up(numbered, sizes, watch=watch)
-        bare, count = replace(self, policy=cast(Policy, None), helpers=None), 1 + self.helpers.count
-        own, *others = (numbered[start::count] for start in range(min(count, len(passes))))
-        finished = self.helpers.begin(self.policy, [partial(_add_up, bare, share, watch) for share in others])
-        sums = self.add_up(own, sizes, watch=watch)
-        weights = self.policy.trainable()
-        for theirs, gradients in finished():
-            sums.join(theirs)
-            for name, gradient in gradients.items():
-                weight, moved = weights[name], gradient.to(weights[name].device)
-                weight.grad = moved if weight.grad is None else weight.grad.add_(moved)
-        return sums
+        own, *others = shared_out(self.helpers, self.policy, numbered, partial(_add_up, self._bare(), watch))
+        own.sizes = sizes
+        for theirs in others:
+            own.join(theirs)
+        return own
 
-    def add_up(self, numbered: Sequence[tuple[int, Sequence[int]]], sizes: Mapping[int, int], *, watch: bool) -> _Sums:
+    def _bare(self) -> "_Batch":
+        """What a process of its own can be sent."""
+        return replace(self, policy=cast(Policy, None), helpers=None)
+
+    def add_up(self, numbered: Sequence[tuple[int, Sequence[int]]], *, watch: bool) -> _Sums:
         """The same of some passes, each with its part, in this process."""
-        sums = _Sums(GradientParts(self.policy.trainable()), sizes)
+        sums = _Sums(GradientParts(self.policy.trainable()), {})
         for number, indices in numbered:
             trajectories = [self.views[index].trajectory for index in indices]
             terms = self.policy.score(trajectories, divergence=self.beta > 0 and not self.estimated)
@@ -394,11 +387,22 @@ class _Batch:
         return sums
 
 
-def _add_up(batch: _Batch, numbered: Sequence[tuple[int, Sequence[int]]], watch: bool, policy: Policy) -> _Sums:
-    """A share of a batch's passes on a replica, as sums that can be sent."""
-    sums = replace(batch, policy=policy).add_up(numbered, {}, watch=watch)
+def _add_up(batch: _Batch, watch: bool, numbered: Sequence[tuple[int, Sequence[int]]], policy: Policy) -> _Sums:
+    """A share of a batch's passes, as sums that can be sent."""
+    sums = replace(batch, policy=policy).add_up(numbered, watch=watch)
     sums.watched.weights = []
     return sums
+
+
+@torch.no_grad()
+def _plain(batch: _Batch, reference: bool, passes: Sequence[Sequence[int]], policy: Policy) -> dict[int, Tensor]:
+    """Log-probabilities of the views of a share of the passes."""
+    found = dict[int, Tensor]()
+    for indices in passes:
+        part = [batch.views[index].trajectory for index in indices]
+        logprobs = policy.score(part, reference=reference).logprobs
+        found |= zip(indices, logprobs.split([len(each.logprobs) for each in part]), strict=True)
+    return found
 
 
 def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> Tensor:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.chunks import Chunk, Law, chunks
@@ -120,6 +120,10 @@ def find_mask(tokenizer: Any, own: int | None, source: str) -> int:
     return token
 
 
+REPLICATED = 256
+"""Width of a model from which on two threads with a pass each are faster than two that share its every operation."""
+
+
 class PretrainedPolicy(Policy):
     """The part of a policy that does not depend on how it samples and scores."""
 
@@ -147,12 +151,20 @@ class PretrainedPolicy(Policy):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A policy with trainable weights of its own; frozen ones, such as those below adapters, are shared."""
-        memo |= {id(weight): weight for weight in self.model.parameters() if not weight.requires_grad}
+        for model in (self.model, self._reference):
+            if isinstance(model, nn.Module):
+                memo |= {id(weight): weight for weight in model.parameters() if not weight.requires_grad}
         memo[id(self.say)] = self.say  # whoever is told is the same
         other = object.__new__(type(self))
         memo[id(self)] = other
         other.__dict__ = copy.deepcopy(self.__dict__, memo)
         return other
+
+    def replica(self) -> Self | None:
+        """See `Policy.replica`."""
+        if self.device.type != "cpu" or self.model.config.get_text_config().hidden_size < REPLICATED:
+            return None
+        return copy.deepcopy(self, {id(each): nn.Parameter(each.detach()) for each in self.trainable().values()})
 
     def facts(self) -> dict[str, str]:
         """What every family says about its engine."""
