@@ -120,7 +120,6 @@ def both(options, lora, folder):
     assert policy.engine["decoder"] == "lean", policy.engine
     if policy.engine["left_out"]:
         print(f"<!-- ours goes without {policy.engine['left_out']} -->")
-    policy.chat.stop_ids = (-1,)
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=getattr(torch, options.dtype))
     if lora:
         import peft
@@ -131,6 +130,7 @@ def both(options, lora, folder):
                 weight.data.copy_(torch.randn(weight.shape, generator=generator) * 1e-3)
         policy.save(folder / "adapter", {})
         model = peft.PeftModel.from_pretrained(model, folder / "adapter")
+    policy.chat.stop_ids = (-1,)  # answers run to their limit
     return policy, model.to(options.device).eval()
 
 

@@ -298,7 +298,7 @@ COUNTED = """
 @pytest.fixture
 def two_threads(monkeypatch):
     """Two threads that share a batch of a model however small."""
-    monkeypatch.setattr("plumbline.policies.pretrained.policy.REPLICATED", 0)
+    monkeypatch.setattr("plumbline.policies.pretrained.policy.WIDE", 0)
     monkeypatch.setattr(passes, "SIDE_BY_SIDE", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(2)

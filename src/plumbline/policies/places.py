@@ -126,9 +126,12 @@ def _flow(
     return torch.cat(logprobs), logits_nv
 
 
-def logits_of(head: Any, hidden_nh: Tensor) -> Tensor:
-    """Logits [N, V] by a model's head, as the scorer has them: `exact` where the head is a linear layer."""
-    logits_nv: Tensor = head(hidden_nh)
+def logits_of(head: Any, hidden_nh: Tensor, product_nv: Tensor | None = None) -> Tensor:
+    """Logits [N, V] by a model's head, as the scorer has them: `exact` where the head is a linear layer.
+
+    `product_nv` is what the head gives, where it is known.
+    """
+    logits_nv: Tensor = head(hidden_nh) if product_nv is None else product_nv
     return exact(logits_nv, hidden_nh, head.weight, head.bias) if type(head) is nn.Linear else logits_nv
 
 

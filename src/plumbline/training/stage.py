@@ -19,6 +19,7 @@ from torch import Tensor
 from plumbline.checks.diagnosis.live import Checker
 from plumbline.checks.diagnosis.watch import Watcher
 from plumbline.errors import TrainingStopped
+from plumbline.policies.forks import processor_seconds
 from plumbline.runs.run import Run
 from plumbline.storage import read_object, write_json
 from plumbline.training import checkpoints
@@ -39,15 +40,15 @@ class StopReason:
 
 
 class StepTimer:
-    """Where a step's seconds go, by kind of work: of the wall (`time/...`), and of this process (`cpu/...`)."""
+    """Where a step's seconds go, by kind of work: of the wall (`time/...`), of this process and its forks (`cpu/...`)."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter(), time.process_time()
+        self._last = time.perf_counter(), processor_seconds()
 
     def lap(self, name: str) -> None:
         """What was done since the last lap was of this kind."""
-        now = time.perf_counter(), time.process_time()
+        now = time.perf_counter(), processor_seconds()
         for clock, before, after in zip(("time", "cpu"), self._last, now, strict=True):
             self.seconds[f"{clock}/{name}"] = after - before
         self._last = now

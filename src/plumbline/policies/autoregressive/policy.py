@@ -7,7 +7,7 @@ the sum over its tokens of log p(token | prompt, earlier tokens) under `token_la
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -149,6 +149,8 @@ JOINED = 1024
 """Tokens up to which prompts share a pass on a CPU: beyond, a layer's numbers leave the processor's cache. With it the
 passes of four prompts took 0.75 to 0.92 of the time (SmolLM2 with adapters; a width of 96). On a GPU all that fit do.
 """
+WORTH_LAYING_OUT = 16
+"""Answers for which the weights are laid out once: that takes as long as three tokens of that many."""
 PLAIN = Sampling()
 """The law of supervised training: temperature 1, no filter."""
 
@@ -186,6 +188,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         self._lean = self._abilities.lean and section.decoder != "transformers"
         self._packed = self._abilities.packing and section.scoring != "rows"
         self._graphs = Graphs() if self._lean and self._abilities.graphs else None
+        self._ready: LeanDecoder | None = None
 
     @classmethod
     def open(cls, section: AutoregressiveModel, source: str, seed: int = 0) -> "AutoregressivePolicy":
@@ -218,7 +221,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         with nullcontext() if self._graphs is None or constrained else self._graphs.lent() as graphs:
             decoder: Decoder = CachedDecoder(self.model, self.chat.stop_ids[0])
             if self._lean:
-                decoder = LeanDecoder(self.model, graphs)
+                decoder = self._ready or LeanDecoder(self.model, graphs, lay_out=len(requests) >= WORTH_LAYING_OUT)
             for chunk in self.chunks(requests, Sampling):
                 prompt_of = chunk.prompt_of.tolist()
                 for row, tokens, logprobs, stopped in decode(decoder, chunk, self.chat.stop_ids, self.device):
@@ -227,6 +230,15 @@ class AutoregressivePolicy(PretrainedPolicy):
                         chunk.requests[row],
                         self.trajectory(prompt, tokens, logprobs, chunk.sampling, stopped=stopped),
                     )
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """See `PretrainedPolicy.drawing`: a decoder, with the weights laid out for it once."""
+        self._ready = LeanDecoder(self.model, lay_out=True) if self._lean else None
+        try:
+            yield
+        finally:
+            self._ready = None
 
     def trajectory(
         self, prompt: list[int], tokens: list[int], logprobs: list[float], sampling: Sampling, *, stopped: bool

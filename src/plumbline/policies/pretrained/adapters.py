@@ -32,6 +32,8 @@ from plumbline.storage import as_umask_says, clear_os_errors
 
 ORIGINAL = "plumbline_original_forward"
 """The attribute of a LoRA layer that keeps peft's forward pass while ours is in place."""
+ROWS = 32
+"""Of a product that weights are laid out for; one of 1 to 128 is as fast with it as with a layout of its own."""
 FILLED = 0.2
 """Size of B A while adapters are tried, as a share of a usual weight matrix of that width."""
 
@@ -181,9 +183,13 @@ def filled(model: Any) -> Iterator[None]:
 
 
 class Projection:
-    """Linear layers that read the same input, for decoding: their weights are taken as they are when it is made."""
+    """Linear layers that read the same input, for decoding: their weights are taken as they are when it is made.
 
-    def __init__(self, layers: Sequence[Any]) -> None:
+    With `lay_out` the weights are copied side by side, as oneDNN wants them: of a few rows a product then takes two
+    thirds of the time (16 rows, 576 x 3072: 205 us instead of 309), with the same bits, and all layers are one product.
+    """
+
+    def __init__(self, layers: Sequence[Any], *, lay_out: bool = False) -> None:
         """Take linear layers, with or without adapters."""
         self.layers = list(layers)
         parts = [low_rank(layer) if hasattr(layer, ORIGINAL) else None for layer in layers]
@@ -204,9 +210,22 @@ class Projection:
             self.ranks.append(down.shape[0])
         self.widths = [len(down) for down in downs]  # r or 2r each
         self.down = torch.cat(downs) if downs else None  # [sum of widths, H]
+        self.laid_out = _laid_out(layers, parts) if lay_out else None
+        if self.laid_out is not None and downs:  # A x is needed as high, low and high; zeros keep the layers apart
+            thrice = [torch.cat([down, down[: len(down) // 2]]) for down in downs]
+            wide = [
+                layer.weight.new_zeros(0, layer.out_features) if up is None else up
+                for up, layer in zip(self.ups, layers, strict=True)
+            ]
+            self.low_rank = _lay_out(torch.cat(thrice)), _lay_out(torch.block_diag(*wide).T.contiguous())
 
-    def __call__(self, hidden: Tensor) -> list[Tensor]:
+    def __call__(self, hidden: Tensor) -> Sequence[Tensor]:
         """Outputs [N, O] of every layer for inputs [N, H], without gradient."""
+        if self.laid_out is not None:
+            whole = _times(hidden, self.laid_out)
+            if self.down is not None:
+                whole = _times(_times(hidden, self.low_rank[0]), self.low_rank[1], whole)
+            return whole.split([layer.out_features for layer in self.layers], dim=1)
         if self.down is None:
             return [layer(hidden) for layer in self.layers]
         low = functional.linear(hidden.to(self.down.dtype), self.down)
@@ -218,6 +237,36 @@ class Projection:
                 continue
             outputs.append(_add(layer.base_layer(hidden), next(parts), up, rank))
         return outputs
+
+
+def _laid_out(layers: Sequence[Any], parts: Sequence[Any]) -> Tensor | None:
+    """The weights of some layers as one matrix of oneDNN's own layout; None where they are more than bfloat16 matrices.
+
+    The operations are those that torch's compiler calls on a CPU; a torch without them goes without.
+    """
+    bases = [layer if part is None else layer.base_layer for layer, part in zip(layers, parts, strict=True)]
+    plain = all(type(base) is nn.Linear and base.bias is None for base in bases)
+    if not plain or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+        return None
+    weights = [base.weight.detach() for base in bases]
+    return _lay_out(torch.cat(weights)) if all(weight.dtype == torch.bfloat16 for weight in weights) else None
+
+
+def _lay_out(weight: Tensor) -> Tensor:
+    """W [O, H] as oneDNN wants it."""
+    found: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)  # noqa: SLF001
+    return found
+
+
+def _times(hidden: Tensor, laid_out: Tensor, base: Tensor | None = None) -> Tensor:
+    """x W^T [N, O] for x [N, H], or base [N, O] + x W^T, rounded once as `addmm_` does."""
+    linear: Any = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001
+    found: Tensor = (
+        linear(hidden, laid_out, None, "none", [], "")
+        if base is None
+        else linear.binary(hidden, base, laid_out, None, "add")
+    )
+    return found
 
 
 def halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.chunks import Chunk, Law, chunks
+from plumbline.policies.forks import forked, may_fork
 from plumbline.policies.memory import free, give_back_where_scarce, is_full
-from plumbline.policies.policy import Policy
+from plumbline.policies.policy import LiveRequest, Policy
 from plumbline.policies.pretrained.adapters import without_adapters
 from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
 from plumbline.policies.pretrained.trial import steady_context
@@ -120,8 +122,10 @@ def find_mask(tokenizer: Any, own: int | None, source: str) -> int:
     return token
 
 
-REPLICATED = 256
-"""Width of a model from which on two threads with a pass each are faster than two that share its every operation."""
+WIDE = 512
+"""Inputs of a model's widest layer from which on two cores with work of their own are faster than two that share every operation."""
+FORKED = 8
+"""Answers that a process of its own is started for at least."""
 
 
 class PretrainedPolicy(Policy):
@@ -160,9 +164,13 @@ class PretrainedPolicy(Policy):
         other.__dict__ = copy.deepcopy(self.__dict__, memo)
         return other
 
+    def is_wide(self) -> bool:
+        """Whether its operations are large enough for each core to have work of its own."""
+        return max(weight.shape[-1] for weight in self.model.parameters()) >= WIDE
+
     def replica(self) -> Self | None:
         """See `Policy.replica`."""
-        if self.device.type != "cpu" or self.model.config.get_text_config().hidden_size < REPLICATED:
+        if self.device.type != "cpu" or not self.is_wide():
             return None
         return copy.deepcopy(self, {id(each): nn.Parameter(each.detach()) for each in self.trainable().values()})
 
@@ -203,7 +211,7 @@ class PretrainedPolicy(Policy):
         while True:
             left = [request for request in requests if request.key not in done]
             try:
-                for request, trajectory in self.draw(left):
+                for request, trajectory in self._side_by_side(left):
                     done.add(request.key)
                     yield request, trajectory
             except RuntimeError as error:
@@ -219,6 +227,37 @@ class PretrainedPolicy(Policy):
                 f"{before} answers side by side take more memory than there is; from here on {self.rows_at_once} are "
                 f"drawn at once, and are the same. Set model.rows_at_once: {self.rows_at_once} to begin with that",
             )
+
+    def _side_by_side(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """`draw`, by as many processes as there are threads where that pays; the answers are the same."""
+        processes = min(torch.get_num_threads(), len(requests) // FORKED)
+        live = self.watch is not None or any(isinstance(each, LiveRequest) for each in requests)
+        if processes < 2 or live or self.device.type != "cpu" or not self.is_wide() or not may_fork():
+            yield from self.draw(requests)
+            return
+        rows = self.rows_at_once
+        rounds = -(-len(requests) // rows)
+        with self.drawing():
+            try:
+                self.rows_at_once = -(-len(requests) // (rounds * processes))
+                parts = self.cut(requests)
+            finally:
+                self.rows_at_once = rows
+            by_key = {request.key: request for request in requests}
+            works = [partial(self._drawn, *part) for part in parts]
+            for key, trajectory in forked(works, processes):
+                yield by_key[key], trajectory
+
+    def _drawn(self, requests: Sequence[Request], shared: int) -> Iterator[tuple[Key, Trajectory]]:
+        """A part of what was cut, in a process of its own."""
+        self.shared = shared
+        for request, trajectory in self.draw(requests):
+            yield request.key, trajectory
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """A context in which the weights do not change, for what a family makes of them before it draws."""
+        yield
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`; a family draws `chunks` here, or overrides `sample`."""

@@ -46,9 +46,10 @@ class LeanDecoder(Decoder):
     """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported` names.
 
     With `graphs`, on a GPU, it replays steps captured there, and its grid stands in the corner of one of rounded shape.
+    With `lay_out` it keeps a copy of the weights as oneDNN wants them, where that multiplies them.
     """
 
-    def __init__(self, model: Any, graphs: Graphs | None = None) -> None:
+    def __init__(self, model: Any, graphs: Graphs | None = None, *, lay_out: bool = False) -> None:
         if reason := unsupported(model):
             raise ValueError(f"the lean decoder does not fit: {reason}")
         self.model = model
@@ -61,17 +62,14 @@ class LeanDecoder(Decoder):
         self.scale = self.layers[0].self_attn.scaling
         self.graphs = graphs
         self.shared: tuple[list[int], list[tuple[Tensor, Tensor]]] = [], []  # tokens; of each layer keys and values
-        self.take_weights()
-
-    def take_weights(self) -> None:
-        """Decode with the weights as they are now."""
-        self.projections = [_projections(layer) for layer in self.layers]
+        lay_out = lay_out and by_onednn(model)
+        self.projections = [_projections(layer, lay_out=lay_out) for layer in self.layers]
+        self.head = Projection([model.get_output_embeddings()], lay_out=lay_out)
 
     @torch.no_grad()
     def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0) -> Tensor:
         """See `Decoder.begin`. Padding stands on the right, where causal attention never sees it."""
         device, dtype = self.model.device, self.model.dtype
-        self.take_weights()
         ids, there = (each.to(device) for each in padded(prompts, rounded=by_onednn(self.model)))
         before = self._behind(list(prompts[0][:shared]), len(prompts)) if shared else None
         output = self.read(ids[:, shared:], before)
@@ -139,9 +137,8 @@ class LeanDecoder(Decoder):
             self.hidden = hidden = self._forward(tokens, self.past + 1, masked=False)
         self.past += 1
         self.time += 1
-        head = self.model.get_output_embeddings()
-        with threads_for(len(tokens) * width * head.weight.shape[0]):
-            return logits_of(head, hidden)
+        with threads_for(len(tokens) * width * self.model.config.vocab_size):
+            return logits_of(self.model.get_output_embeddings(), hidden, self.head(hidden)[0])
 
     @torch.no_grad()
     def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:
@@ -240,7 +237,7 @@ class LeanDecoder(Decoder):
         to_prompt = (query.reshape(shape) @ self.prompt_keys[index]).view(*query.shape[:-1], -1)
         scores = torch.cat([to_prompt, query @ own_keys.transpose(-1, -2)], dim=-1)
         if bias is not None:
-            scores = scores + bias
+            scores += bias
         weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
         length = to_prompt.shape[-1]
         from_prompt = weights[..., :length].reshape(*shape[:-1], length) @ self.prompt_values[index]
@@ -264,15 +261,16 @@ class LeanDecoder(Decoder):
             self._settle(self.graphs, begins=False)
 
 
-def _projections(layer: Any) -> dict[str, Projection]:
+def _projections(layer: Any, *, lay_out: bool) -> dict[str, Projection]:
     """The linear layers of a block, together where they read the same input."""
     attention, mlp = layer.self_attn, layer.mlp
-    return {
-        "attention": Projection([attention.q_proj, attention.k_proj, attention.v_proj]),
-        "out": Projection([attention.o_proj]),
-        "mlp": Projection([mlp.gate_proj, mlp.up_proj]),
-        "down": Projection([mlp.down_proj]),
+    together = {
+        "attention": [attention.q_proj, attention.k_proj, attention.v_proj],
+        "out": [attention.o_proj],
+        "mlp": [mlp.gate_proj, mlp.up_proj],
+        "down": [mlp.down_proj],
     }
+    return {name: Projection(layers, lay_out=lay_out) for name, layers in together.items()}
 
 
 def _bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,0 +1,130 @@
+"""Answers that are drawn by forked processes, one for each core: they read the same weights and share no interpreter.
+
+Drawing a token is a thousand operations of 10 to 100 us, one after the other. Two threads that share each of them wait
+for one another most of the time, and two Python threads wait for the interpreter; two processes wait for nothing. A
+fork costs some 20 ms, and what a child writes is its own (its cache of keys and values), so the memory grows by that.
+A child ends with its work, and dies with its parent.
+"""
+
+import ctypes
+import os
+import pickle
+import signal
+import struct
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
+
+import torch
+
+from plumbline.errors import EngineError
+
+TICKET = struct.Struct("i")
+PR_SET_PDEATHSIG = 1
+"""Of prctl(2): the signal that a process gets when its parent is gone."""
+_spent = [0.0]
+
+
+def processor_seconds() -> float:
+    """Of this process, and of its forks that have ended."""
+    return time.process_time() + _spent[0]
+
+
+def may_fork() -> bool:
+    """Whether a fork is safe here: on Linux, and from the main thread, beside which no other one multiplies."""
+    return sys.platform == "linux" and threading.current_thread() is threading.main_thread()
+
+
+def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iterator[Any]:
+    """What some pieces of work yield, in the order in which it comes; each process takes the next piece as it is free.
+
+    Args:
+        works: what each yields is pickled.
+        processes: that share them, of one thread each: GNU's OpenMP does not survive a fork with more.
+
+    Raises:
+        EngineError: a process died.
+        RuntimeError: the system took one to have its memory, in words that `memory.is_full` knows.
+        Exception: what a piece of work raised.
+    """
+    tickets, filled = os.pipe()
+    children: dict[Connection, int] = {}
+    try:
+        os.write(filled, b"".join(TICKET.pack(number) for number in range(len(works))))
+        os.close(filled)
+        for _ in range(min(processes, len(works))):
+            mine, theirs = Pipe(duplex=False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: other threads only wait here
+                child = os.fork()
+            if child == 0:
+                _work(works, tickets, theirs)
+            theirs.close()
+            children[mine] = child
+        running = list(children)
+        while running:
+            ready: list[Any] = wait(running)
+            for connection in ready:
+                try:
+                    kind, found = connection.recv()
+                except EOFError:
+                    _died(children[connection])
+                if kind == "failed":
+                    raise found
+                if kind == "done":
+                    running.remove(connection)
+                else:
+                    yield found
+    finally:
+        os.close(tickets)
+        for connection, child in children.items():
+            connection.close()
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                usage = os.wait4(child, 0)[2]
+                _spent[0] += usage.ru_utime + usage.ru_stime
+
+
+def _died(child: int) -> None:
+    """Say why a process ended before its work."""
+    with suppress(ChildProcessError):
+        _, status, usage = os.wait4(child, 0)
+        _spent[0] += usage.ru_utime + usage.ru_stime
+        if os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
+            raise RuntimeError("a process that drew answers was killed by the system: out of memory")
+        raise EngineError(
+            f"a process that drew answers ended with status {os.waitstatus_to_exitcode(status)}",
+            "set model.threads: 1, which starts none",
+        )
+
+
+def _work(works: Sequence[Callable[[], Iterable[Any]]], tickets: int, connection: Connection) -> None:
+    """In the child: take tickets until there are none, send what comes of them, and end without the parent's exits."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        torch.set_num_threads(1)
+        while ticket := os.read(tickets, TICKET.size):
+            for found in works[TICKET.unpack(ticket)[0]]():
+                connection.send(("found", found))
+        connection.send(("done", None))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it
+        with suppress(OSError):
+            connection.send(("failed", _portable(error)))
+    finally:
+        os._exit(0)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """An error that can be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - of whatever its class refuses
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,137 @@
+"""Answers that are drawn by forked processes are those that one process draws, and no process is left."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+import torch
+
+from plumbline.api import sampled
+from plumbline.errors import EngineError, ModelError
+from plumbline.policies import forks
+from plumbline.policies.pretrained import policy as pretrained
+from tests.policies.families import CHATS, LAWS, drawn, opened
+
+
+@pytest.fixture(autouse=True)
+def two_processes(monkeypatch):
+    """Any answer is worth a fork; the processes that were started are kept."""
+    started, fork = [], os.fork
+
+    def counted():
+        if child := fork():
+            started.append(child)
+        return child
+
+    monkeypatch.setattr(pretrained, "WIDE", 0)
+    monkeypatch.setattr(pretrained, "FORKED", 1)
+    monkeypatch.setattr(os, "fork", counted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield started
+    torch.set_num_threads(before)
+
+
+def alive(process):
+    with suppress(ProcessLookupError):
+        os.kill(process, 0)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("family", LAWS)
+def test_every_family_draws_the_same(family_folders, family, two_processes):
+    policy = opened(family, family_folders[family])
+    spent = forks.processor_seconds() - time.process_time()
+    shared = drawn(policy)
+    assert len(two_processes) == 2
+    assert not any(map(alive, two_processes)), "no process is left"
+    assert forks.processor_seconds() - time.process_time() > spent, "their time is counted"
+    torch.set_num_threads(1)
+    alone = drawn(policy)
+    assert len(two_processes) == 2, "one thread starts none"
+    for mine, theirs in zip(shared, alone, strict=True):
+        assert mine.text == theirs.text
+        assert mine.logprobs == pytest.approx(theirs.logprobs, abs=2e-5)
+        assert mine.version == theirs.version
+
+
+def test_nothing_forks_where_another_thread_may_multiply(family_folders, two_processes):
+    policy, found = opened("autoregressive", family_folders["autoregressive"]), []
+    thread = threading.Thread(target=lambda: found.append(drawn(policy)))
+    thread.start()
+    thread.join()
+    assert len(found[0]) == 12
+    assert two_processes == []
+
+
+def dying(policy, monkeypatch, how):
+    """The first process that draws dies so; those that are started later live."""
+    honest, parent = policy.draw, os.getpid()
+
+    def draw(requests):
+        if os.getpid() != parent and len(requests) > 2:
+            os.kill(os.getpid(), how)
+        yield from honest(requests)
+
+    monkeypatch.setattr(policy, "draw", draw)
+
+
+def test_a_process_that_the_system_took_is_a_full_memory(family_folders, monkeypatch):
+    policy, said = opened("autoregressive", family_folders["autoregressive"]), []
+    expected = [each.text for each in drawn(policy)]
+    policy.say = lambda kind, message: said.append(kind)
+    dying(policy, monkeypatch, signal.SIGKILL)
+    assert [each.text for each in drawn(policy)] == expected
+    assert set(said) == {"out_of_memory"}
+    assert policy.rows_at_once < 12
+
+
+def test_any_other_death_and_any_error_are_told(family_folders, monkeypatch, two_processes):
+    policy = opened("autoregressive", family_folders["autoregressive"])
+    with monkeypatch.context() as patch:
+        dying(policy, patch, signal.SIGSEGV)
+        with pytest.raises(EngineError, match=r"(?s)ended with status -11.*model\.threads: 1"):
+            drawn(policy)
+    with torch.no_grad():
+        next(iter(policy.trainable().values())).fill_(float("nan"))
+    with pytest.raises(ModelError, match="not finite"):
+        drawn(policy)
+    assert not any(map(alive, two_processes))
+
+
+def test_who_stops_asking_leaves_no_process(family_folders, two_processes):
+    policy = opened("autoregressive", family_folders["autoregressive"])
+    works = [lambda: iter([1]), lambda: (time.sleep(60), [2])[1]]
+    coming = forks.forked(works, 2)
+    assert next(coming) == 1
+    assert any(map(alive, two_processes))
+    coming.close()
+    assert not any(map(alive, two_processes))
+    assert len(sampled(policy, CHATS, 1, LAWS["autoregressive"], 0)) == 4
+
+
+def test_a_process_dies_with_its_parent(tmp_path):
+    born = tmp_path / "born"
+
+    def sleep():
+        born.write_text(str(os.getpid()))
+        time.sleep(60)
+        return []
+
+    if (parent := os.fork()) == 0:
+        try:
+            list(forks.forked([sleep, sleep], 1))
+        finally:
+            os._exit(1)
+    while not (born.is_file() and born.read_text()):
+        time.sleep(0.01)
+    child = int(born.read_text())
+    assert alive(child)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    while alive(child):
+        time.sleep(0.01)
