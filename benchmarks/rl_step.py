@@ -29,6 +29,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import parse
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
 from plumbline.tasks.task import Task
+from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rollouts import collect
 from plumbline.training.update import credit, update_policy
@@ -91,6 +92,7 @@ def stepping(policy, chats, law, copies):
     rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
     recipe = parse({"name": "ours", "model": {"name": "any", "family": policy.family}, "rl": rl})
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, recipe.rl.steps)
+    passes = Passes(optimiser, policy)
     examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]
     count = [0]
 
@@ -100,7 +102,7 @@ def stepping(policy, chats, law, copies):
         groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
         drawn = time.perf_counter()
         credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
-        update_policy(policy, optimiser, credits_, recipe, count[0])
+        update_policy(policy, optimiser, credits_, recipe, count[0], passes)
         return drawn - began, time.perf_counter() - drawn
 
     return step

@@ -40,7 +40,7 @@ class StopReason:
 
 
 class StepTimer:
-    """Where a step's seconds go, by kind of work: of the wall (`time/...`), of this process and its forks (`cpu/...`)."""
+    """Where a step's seconds go, by kind of work: the wall's (`time/...`), and those of all processors (`cpu/...`)."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

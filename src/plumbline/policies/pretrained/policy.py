@@ -123,7 +123,7 @@ def find_mask(tokenizer: Any, own: int | None, source: str) -> int:
 
 
 WIDE = 512
-"""Inputs of a model's widest layer from which on two cores with work of their own are faster than two that share every operation."""
+"""Inputs of a model's widest layer from which on each core has work of its own: smaller operations are all Python."""
 FORKED = 8
 """Answers that a process of its own is started for at least."""
 
