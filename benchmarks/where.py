@@ -1,4 +1,4 @@
-"""Where the time goes of a step of SFT, of a decoding step and of an update, and against another version of the project.
+"""Where the time goes of a step of SFT, of a decoding step and of an update, here and in another version.
 
     plumbline get smollm2-135m
     python benchmarks/where.py                              # the table, in a minute
@@ -164,9 +164,7 @@ def table(work: Work, rows: dict[str, dict[str, float]]) -> None:
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
     policy, half = work.policy, work.batch[: SEQUENCES // cores]
-    decoder = LeanDecoder(
-        policy.model, **({"lay_out": True} if "lay_out" in LeanDecoder.__init__.__kwdefaults__ else {})
-    )
+    decoder = LeanDecoder(policy.model, **({"lay_out": True} if LeanDecoder.__init__.__kwdefaults__ else {}))
     prompts = [policy.chat.prompt(each.messages) for each in work.examples[: PROMPTS // cores]]
     decoder.begin(prompts, COPIES, ANSWER)
     tokens = torch.full((len(prompts) * COPIES,), 300)

@@ -7,7 +7,7 @@ import torch
 from plumbline.policies.autoregressive import packing, probe
 from plumbline.policies.autoregressive import packing as bands
 from plumbline.policies.autoregressive.decoders import lean
-from plumbline.policies.pretrained import adapters
+from plumbline.policies.pretrained import adapters, fused
 
 LEAN = "lean decoder (its logits differ from the model's own)"
 
@@ -78,29 +78,33 @@ def scaled_head(patch, model):
 
 def unscaled_adapters(patch, model):
     """alpha / rank is left out."""
-    true = adapters.low_rank
-    patch.setattr(adapters, "low_rank", lambda layer: (true(layer)[0], layer.lora_B["default"].weight))
+    true = fused.low_rank
+    patch.setattr(fused, "low_rank", lambda layer: (true(layer)[0], layer.lora_B["default"].weight))
 
 
 def ignored_adapters(patch, model):
-    patch.setattr(adapters, "_add", lambda base, *_: base)
+    patch.setattr(fused, "_add", lambda base, *_: base)
 
 
 def one_ignored_adapter(patch, model):
     """That of the values only, in every layer."""
     values = {id(layer.self_attn.v_proj) for layer in model.get_decoder().layers}
-    true = adapters._forward
+    true = fused._forward
 
     def wrong(layer, hidden):
         return layer.base_layer(hidden) if id(layer) in values else true(layer, hidden)
 
-    patch.setattr(adapters, "_forward", wrong)
+    patch.setattr(fused, "_forward", wrong)
+
+
+def gates_without_silu(patch, model):
+    patch.setattr(fused, "_mlp", lambda mlp, x: mlp.down_proj(mlp.gate_proj(x) * mlp.up_proj(x)))
 
 
 def adapters_ignored_in_decoding(patch, model):
     class Bare(adapters.Projection):
-        def __init__(self, layers):
-            super().__init__([layer.base_layer for layer in layers])
+        def __init__(self, layers, **how):
+            super().__init__([getattr(layer, "base_layer", layer) for layer in layers], **how)
 
     patch.setattr(lean, "Projection", Bare)
 
@@ -130,6 +134,7 @@ PLANTED = {
     unscaled_adapters: ["fused adapters"],
     ignored_adapters: ["fused adapters"],
     one_ignored_adapter: ["fused adapters"],
+    gates_without_silu: ["fused adapters"],
     adapters_ignored_in_decoding: [LEAN],
 }
 """What the probe must leave out for each."""

@@ -10,7 +10,7 @@ from conftest import WORDS
 from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.pretrained import adapters
+from plumbline.policies.pretrained import adapters, fused
 from plumbline.policies.pretrained.loading import load
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, TinySection
@@ -70,20 +70,23 @@ def values_and_gradients(net, hidden):
     return outputs, gradients | {"input": hidden.grad}
 
 
-def test_fused_layers_are_pefts_in_float32_values_and_gradients():
+@pytest.mark.parametrize("trained", [False, True], ids=["frozen", "trained"])
+def test_fused_layers_are_pefts_in_float32_values_and_gradients(trained):
     net = adapted()
+    net.one.base_layer.weight.requires_grad_(trained)
     wanted, wanted_gradients = values_and_gradients(net, inputs())
-    adapters.fuse(net)
+    fused.fuse(net)
     got, gradients = values_and_gradients(net, inputs())
     assert adapters.ORIGINAL in vars(net.one)
     for one, other in zip(got, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=2e-6)
     assert set(gradients) == set(wanted_gradients)
+    assert ("one.base_layer.weight" in gradients) == trained
     assert {"one.lora_A.default.weight", "biased.lora_B.default.weight", "input"} <= set(gradients)
     for name, gradient in gradients.items():
         wanted_gradient = wanted_gradients[name]
         assert (gradient - wanted_gradient).norm() < 1e-6 * wanted_gradient.norm(), name
-    adapters.unfuse(net)
+    fused.unfuse(net)
     assert not any(adapters.ORIGINAL in vars(module) for module in net.modules())
     assert all(torch.equal(one, other) for one, other in zip(net(inputs()), wanted, strict=True))
 
@@ -97,7 +100,7 @@ def test_fused_layers_in_bfloat16_are_as_exact_as_pefts():
         return float((net.one(hidden).double() - exact).detach().square().mean().sqrt())
 
     pefts, (_, wanted) = error(), values_and_gradients(net, hidden)
-    adapters.fuse(net)
+    fused.fuse(net)
     ours, (_, got) = error(), values_and_gradients(net, hidden)
     assert net.one(hidden).dtype == torch.bfloat16
     assert 0 < ours < 1.1 * pefts, (ours, pefts)
@@ -111,7 +114,7 @@ def test_an_update_of_the_size_of_rl_is_not_rounded_away(which):
     """A step of 1e-5 on weights of 0.04, of which one bfloat16 matrix keeps nothing, and W with B A added even less."""
     net, hidden = adapted(torch.bfloat16, targets=["one"]), inputs(torch.bfloat16, rows=(4000,))
     layer, generator = net.one, torch.Generator().manual_seed(2)
-    adapters.fuse(net)
+    fused.fuse(net)
     with torch.no_grad():
         for matrix in (layer.lora_A["default"].weight, layer.lora_B["default"].weight):
             matrix.copy_(matrix.sign() * 0.04).copy_(matrix.bfloat16())  # what one 16-bit matrix would hold
@@ -185,13 +188,13 @@ def test_a_layer_with_more_to_it_keeps_pefts_forward_pass(case):
         return [layer(hidden) for layer in layers]
 
     wanted = outputs()
-    adapters.fuse(net)
-    fused = outputs()
+    fused.fuse(net)
+    got = outputs()
     torch.manual_seed(0)
     together = adapters.Projection(layers)(hidden)
-    for layer, other, got, also in zip(layers, wanted, fused, together, strict=True):
+    for layer, other, ours, also in zip(layers, wanted, got, together, strict=True):
         assert adapters.ORIGINAL in vars(layer)
-        assert torch.equal(got, other)
+        assert torch.equal(ours, other)
         assert torch.equal(also, other)
     if case in {"dropout", "disabled", "two", "bias"}:  # and there is more to it: the plain layer gives something else
         assert (wanted[0] - getattr(plain, "biased" if case == "bias" else "one")(hidden)).abs().max() > 1e-3
@@ -199,7 +202,7 @@ def test_a_layer_with_more_to_it_keeps_pefts_forward_pass(case):
 
 def test_dropout_that_is_off_is_no_obstacle(monkeypatch):
     net = adapted(lora_dropout=0.5)
-    adapters.fuse(net)
+    fused.fuse(net)
     net.one.lora_dropout["default"].p = 0.0
     monkeypatch.setattr(net.one, adapters.ORIGINAL, None)
     torch.testing.assert_close(net.one(inputs()).double(), in_float64(net.one, inputs()), rtol=1e-5, atol=1e-5)
@@ -208,7 +211,7 @@ def test_dropout_that_is_off_is_no_obstacle(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_projection_is_its_layers_one_by_one(dtype):
     net, hidden = adapted(dtype), inputs(dtype, rows=(7,))
-    adapters.fuse(net)
+    fused.fuse(net)
     layers = [net.one, net.bare, net.biased, net.two]
     with torch.no_grad():
         got = adapters.Projection(layers)(hidden)
@@ -219,6 +222,29 @@ def test_a_projection_is_its_layers_one_by_one(dtype):
             assert (output.float() - wanted).norm() < tolerance * wanted.norm()
         (alone,) = adapters.Projection([net.bare])(hidden)
         assert torch.equal(alone, net.bare(hidden))
+
+
+def exactly(ours, theirs):
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("names", [("one", "bare", "two"), ("two",), ("bare",)], ids=str)
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16], ids=str)
+def test_weights_that_are_laid_out_give_the_same(names, stored):
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("this processor multiplies no bfloat16")
+    net, hidden = adapted(torch.bfloat16), inputs(torch.bfloat16, rows=(7,))
+    fused.fuse(net)
+    layers = [getattr(net, name) for name in names]
+    for weight in (weight for name, weight in net.named_parameters() if "lora" in name):
+        weight.data = weight.data.to(stored)
+    with torch.no_grad():
+        projection, plain = adapters.Projection(layers, lay_out=True), adapters.Projection(layers)
+        assert (projection.laid_out is None, plain.laid_out is None) == (False, True)
+        close = torch.testing.assert_close if torch.cpu._is_amx_tile_supported() else exactly
+        for ours, theirs in zip(projection(hidden), plain(hidden), strict=True):
+            close(ours, theirs)
+        assert adapters.Projection([net.biased], lay_out=True).laid_out is None, "a bias is more than a matrix"
 
 
 def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
@@ -242,7 +268,7 @@ def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
     with policy.as_reference():  # decoding, too
         (drawn,) = sampled(policy, [chat], 3, law, seed=0)
     by_reference = policy.score(drawn, reference=True)
-    adapters.unfuse(policy.model)
+    fused.unfuse(policy.model)
     theirs = [policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)]
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=0)

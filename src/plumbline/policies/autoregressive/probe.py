@@ -31,7 +31,8 @@ from plumbline.policies.autoregressive.packing import (
     remove_shared_attention,
     windows,
 )
-from plumbline.policies.pretrained.adapters import filled, fuse, unfuse
+from plumbline.policies.pretrained.adapters import filled
+from plumbline.policies.pretrained.fused import fuse, unfuse
 from plumbline.policies.pretrained.policy import additive, by_onednn, padded
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.records import Sampling, Step, Trajectory
@@ -64,7 +65,7 @@ class Abilities:
     lean: bool
     """The lean decoder gives the model's logits."""
     adapters: bool
-    """LoRA layers give the same in the products of `pretrained.adapters`, which are in place from then on."""
+    """LoRA layers, norms and MLPs give the same as `pretrained.fused` has them, which is in place from then on."""
     why_not_cached: str = ""
     """Why the model's own cache does not decode (`decoders.cached`); empty where it does, or was not asked for."""
     why_not_rows: str = ""
@@ -94,7 +95,7 @@ def _on_gpu(model: Any) -> bool:
 
 @torch.no_grad()
 def probe(model: Any, *, cached: bool = False) -> Abilities:
-    """Compare the short cuts with plain forward passes of a few tokens; puts fused adapters in place if they agree.
+    """Compare the short cuts with plain forward passes of a few tokens; puts fused parts in place if they agree.
 
     Args:
         model: with or without adapters.
@@ -115,6 +116,8 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
             remove_shared_attention(model)
             packing = packing and all(_packs_beyond(model, window) for window in windows(model))
         reason = unsupported(model) or trial.why_not(lambda: _decoded(model, prompts, answers))
+        if not reason and by_onednn(model):
+            reason = trial.why_not(lambda: _decoded(model, prompts, answers, lay_out=True))
         graphs, why = not reason and _on_gpu(model), ""
         if graphs:
             kept = Graphs()
@@ -241,9 +244,11 @@ def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     return torch.stack(logits, dim=1).flatten(0, 1)
 
 
-def _decoded(model: Any, prompts: Tokens, answers: NDArray[np.int64], graphs: Graphs | None = None) -> Tensor:
+def _decoded(
+    model: Any, prompts: Tokens, answers: NDArray[np.int64], graphs: Graphs | None = None, *, lay_out: bool = False
+) -> Tensor:
     """Logits [M, V] by the lean decoder."""
-    decoder = LeanDecoder(model, graphs)
+    decoder = LeanDecoder(model, graphs, lay_out=lay_out)
     begun = decoder.begin([prompt.tolist() for prompt in prompts], 2, ANSWER, SHARED_TOKENS)
     logits = [begun.repeat_interleave(2, 0)]
     for time in range(ANSWER - 1):

@@ -25,7 +25,7 @@ from plumbline.policies.masked.scorer import Recorded, log_probs, slices, step_d
 from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.places import Places, token_log_prob
 from plumbline.policies.policy import Demonstration
-from plumbline.policies.pretrained.adapters import fuse_if_right
+from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import additive, mask_token, padded
 from plumbline.policies.pretrained.trial import Trial

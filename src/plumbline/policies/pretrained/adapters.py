@@ -8,15 +8,13 @@ matrix written as the sum of two 16-bit ones, high + low (16 bits of mantissa): 
 merging it into W, would drop updates of the size that RL makes. The products with the low halves are never added to
 those with the high ones in 16 bits, where they would be rounded away; they meet in the accumulator of the last product:
 s (B_high A_high x + B_high A_low x + B_low A_high x). Layers that read the same input share one product
-with their A's. Used only after it was compared with peft's own forward pass (`fuse_if_right`, and by a causal model
-`autoregressive/probe.py`).
+with their A's. `fused.py` puts this in the place of peft's own forward pass, where it gives the same.
 """
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +25,10 @@ from torch.nn import functional
 
 from plumbline.errors import EngineError
 from plumbline.policies.pretrained.arrival import NumberPair
-from plumbline.policies.pretrained.trial import Trial
 from plumbline.storage import as_umask_says, clear_os_errors
 
 ORIGINAL = "plumbline_original_forward"
-"""The attribute of a LoRA layer that keeps peft's forward pass while ours is in place."""
+"""The attribute of a module that keeps its forward pass while one of `fused.py` is in place."""
 ROWS = 32
 """Of a product that weights are laid out for; one of 1 to 128 is as fast with it as with a layout of its own."""
 FILLED = 0.2
@@ -125,44 +122,6 @@ def _is_special(layer: nn.Linear) -> bool:
     )
 
 
-def fuse(model: Any) -> None:
-    """Give every LoRA layer of a model the forward pass of this module; a layer that has more to it keeps peft's."""
-    for layer in lora_layers(model):
-        if not hasattr(layer, ORIGINAL):
-            setattr(layer, ORIGINAL, layer.forward)
-            layer.forward = partial(_forward, layer)
-
-
-def unfuse(model: Any) -> None:
-    """Give back what `fuse` replaced."""
-    for layer in lora_layers(model):
-        if hasattr(layer, ORIGINAL):
-            layer.forward = getattr(layer, ORIGINAL)
-            delattr(layer, ORIGINAL)
-
-
-def fuse_if_right(model: Any, plain: Callable[[], Tensor], sequences: int) -> bool:
-    """Give a model's LoRA layers the forward pass of this module where it gives what peft's does.
-
-    Args:
-        model: with or without adapters.
-        plain: a forward pass of it, which gives logits [M, V].
-        sequences: how many the M positions are of (see `Trial`).
-
-    Returns:
-        Whether it is in place; False where there are no adapters.
-    """
-    if not lora_layers(model):
-        return False
-    with filled(model), torch.no_grad():
-        trial = Trial.of(model, plain, sequences)
-        fuse(model)
-        if trial.agrees(plain()):
-            return True
-    unfuse(model)
-    return False
-
-
 @contextmanager
 def filled(model: Any) -> Iterator[None]:
     """While open, adapters do something: new ones start as 0, and a wrong scale on 0 would not be seen."""
@@ -212,7 +171,8 @@ class Projection:
         self.down = torch.cat(downs) if downs else None  # [sum of widths, H]
         self.laid_out = _laid_out(layers, parts) if lay_out else None
         if self.laid_out is not None and downs:  # A x is needed as high, low and high; zeros keep the layers apart
-            thrice = [torch.cat([down, down[: len(down) // 2]]) for down in downs]
+            ranks = filter(None, self.ranks)
+            thrice = [torch.cat([down, down[: len(down) - rank]]) for down, rank in zip(downs, ranks, strict=True)]
             wide = [
                 layer.weight.new_zeros(0, layer.out_features) if up is None else up
                 for up, layer in zip(self.ups, layers, strict=True)
@@ -246,7 +206,8 @@ def _laid_out(layers: Sequence[Any], parts: Sequence[Any]) -> Tensor | None:
     """
     bases = [layer if part is None else layer.base_layer for layer, part in zip(layers, parts, strict=True)]
     plain = all(type(base) is nn.Linear and base.bias is None for base in bases)
-    if not plain or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+    there = hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    if not (plain and there and torch.ops.mkldnn._is_mkldnn_bf16_supported()):  # noqa: SLF001
         return None
     weights = [base.weight.detach() for base in bases]
     return _lay_out(torch.cat(weights)) if all(weight.dtype == torch.bfloat16 for weight in weights) else None
@@ -297,46 +258,6 @@ def low_rank(layer: Any) -> tuple[Tensor, Tensor] | None:
 
 def _is_idle(dropout: Any) -> bool:
     return type(dropout) is torch.nn.Identity or (type(dropout) is torch.nn.Dropout and dropout.p == 0)
-
-
-def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A LoRA layer's outputs [..., O] for inputs [..., H], with gradient."""
-    part = None if args or kwargs else low_rank(layer)
-    if part is None:
-        result: Tensor = getattr(layer, ORIGINAL)(hidden, *args, **kwargs)
-        return result
-    changed: Tensor = _AddLowRank.apply(layer.base_layer(hidden), hidden, *part)
-    return changed
-
-
-class _AddLowRank(torch.autograd.Function):
-    """base [..., O] + s B (A x), for x [..., H], A [r, H] and s B [O, r]; base is changed.
-
-    Beside x the backward pass needs A x alone. Its products take A and B as one 16-bit matrix each: there the low
-    halves would change less than the rounding of the gradient that comes in.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, base: Tensor, hidden: Tensor, down: Tensor, up: Tensor) -> Tensor:
-        rank = len(down)
-        low = functional.linear(hidden.flatten(0, -2), halves(down, hidden.dtype).flatten(0, 1))
-        _add(base.flatten(0, -2), low, _spread(up, hidden.dtype), rank)
-        ctx.mark_dirty(base)
-        ctx.save_for_backward(hidden, low if low.shape[1] == rank else low[:, :rank] + low[:, rank:], down, up)
-        return base
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, low, down, up = ctx.saved_tensors
-        gradient = upstream[0].flatten(0, -2).to(hidden.dtype)
-        back = gradient @ up.to(hidden.dtype)  # [N, r]
-        need_hidden, need_down, need_up = ctx.needs_input_grad[1:]
-        return (
-            upstream[0],
-            (back @ down.to(hidden.dtype)).view(hidden.shape) if need_hidden else None,
-            (back.T @ hidden.flatten(0, -2)).to(down.dtype) if need_down else None,
-            (low.T @ gradient).T.to(up.dtype) if need_up else None,
-        )
 
 
 def _spread(up: Tensor, dtype: torch.dtype) -> Tensor:

@@ -24,7 +24,7 @@ from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
 from plumbline.policies.places import Places, divergence, head_log_prob, largest_log_prob
 from plumbline.policies.policy import Demonstration, common_law
-from plumbline.policies.pretrained.adapters import fuse_if_right
+from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load, stock_config
 from plumbline.policies.pretrained.policy import mask_token, padded
 from plumbline.policies.pretrained.trial import Trial
