@@ -2,8 +2,8 @@
 #   make demo   makes .venv, fetches a real model of 135M (93 MB) and runs the main job on a CPU: says first how long that takes
 #               on this machine, and last where the report is. The same command resumes it
 #   make test   makes .venv, runs the tests but the slow ones (make test-slow: random at length, long runs)
-#   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shape of
-#               Qwen3-8B against transformers and TRL (16 GB on disk)
+#   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shapes of
+#               Qwen3-0.6B and 8B against transformers and TRL (18 GB on disk)
 #   make demo-control   the demo's negative control, after it
 # Others: lint, format, clean.
 
@@ -74,7 +74,9 @@ gpu: .venv/dev.stamp
 	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'
 	@$(BIN)/python -m pytest -q -m gpu
 	@$(BIN)/plumbline get smollm2-135m
-	@$(BIN)/python benchmarks/real.py --device cuda --trl
+	@$(BIN)/python benchmarks/real.py --device cuda --trl --prompts 4 8 64
+	@test -e models/random-0.6b || $(BIN)/python benchmarks/models.py qwen3-0.6b models/random-0.6b
+	@$(BIN)/python benchmarks/real.py --device cuda --trl --model models/random-0.6b --adapters lora --prompts 8 64 --pairs 2
 	@test -e models/random-8b || $(BIN)/python benchmarks/models.py qwen3-8b models/random-8b
 	@$(BIN)/python benchmarks/real.py --device cuda --trl --model models/random-8b --adapters lora \
 		--prompts 1 --copies 16 --sentences 32 --answer 512

@@ -20,6 +20,7 @@ def save_model(
     kind: str = "llama",
     masks: bool = False,
     inner: int | None = None,
+    head: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Path:
     """Write a random-init model (llama or qwen3) and its tokenizer; prompts of n words are n tokens.
@@ -51,7 +52,7 @@ def save_model(
         "eos_token_id": vocabulary - 1,
         "pad_token_id": vocabulary - 1,
     }
-    config = LlamaConfig(**sizes) if kind == "llama" else Qwen3Config(**sizes, head_dim=hidden // heads)
+    config = LlamaConfig(**sizes) if kind == "llama" else Qwen3Config(**sizes, head_dim=head or hidden // heads)
     device = "cuda" if dtype != torch.float32 and torch.cuda.is_available() else "cpu"
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(0)
@@ -71,8 +72,9 @@ def prompts(count: int, length: int, vocabulary: int, seed: int = 0) -> list[lis
 SMALL = {"hidden": 256, "layers": 4, "heads": 4, "kv_heads": 4}
 QWEN3 = {"vocabulary": 151_936, "kind": "qwen3"}
 HALF_BILLION = {"hidden": 896, "layers": 24, "heads": 14, "kv_heads": 2, "inner": 4864, **QWEN3}
+SIX_TENTHS = {"hidden": 1024, "layers": 28, "heads": 16, "kv_heads": 8, "inner": 3072, "head": 128, **QWEN3}
 EIGHT_BILLION = {"hidden": 4096, "layers": 36, "heads": 32, "kv_heads": 8, "inner": 12_288, **QWEN3}
-SHAPES = {"qwen3-0.5b": HALF_BILLION, "qwen3-8b": EIGHT_BILLION}
+SHAPES = {"qwen3-0.5b": HALF_BILLION, "qwen3-0.6b": SIX_TENTHS, "qwen3-8b": EIGHT_BILLION}
 
 
 if __name__ == "__main__":

@@ -174,10 +174,15 @@ def table(work: Work, rows: dict[str, dict[str, float]]) -> None:
         loss().backward()
         work.optimiser.clear()
 
+    def update() -> None:
+        for part in policy.batches(answers, 2048 // cores):
+            policy.score([answers[at] for at in part]).logprobs.sum().backward()
+        work.optimiser.clear()
+
     shares = {
         "sft": partial(learn, lambda: policy.supervised_loss(half, [None] * len(half))),
         "rollouts": lambda: decoder.step(tokens),
-        "update": partial(learn, lambda: policy.score(answers).logprobs.sum()),
+        "update": update,
     }
     dims = policy.model.config
     linear = sum(
@@ -194,7 +199,7 @@ def table(work: Work, rows: dict[str, dict[str, float]]) -> None:
     learnt = len(half) * LEARNT, len(tokens), sum(len(a.tokens) for a in answers)
     columns = {}
     for (name, share), passed, targets in zip(shares.items(), known, learnt, strict=True):
-        columns[name] = of_a_share(share, dims)
+        columns[name] = of_a_share(share, dims, len(tokens) if name == "rollouts" else 0)
         whole, per = rows[name], 1 if name != "rollouts" else ANSWER
         columns[name]["waiting"] = max(0.0, whole["wall"] - whole["cpu"] / cores) * 1e3 / per
         times = 1 if name == "rollouts" else 2
@@ -210,7 +215,7 @@ def table(work: Work, rows: dict[str, dict[str, float]]) -> None:
     print(f"one core: reading {bandwidth / 1e9:.1f} GB/s, large products {rate / 1e9:.0f} GFLOP/s")
 
 
-def of_a_share(share, dims) -> dict[str, float]:
+def of_a_share(share, dims, rows: int) -> dict[str, float]:
     """Milliseconds of each kind, but for waiting."""
     for _ in range(2):
         share()
@@ -224,14 +229,14 @@ def of_a_share(share, dims) -> dict[str, float]:
     found = dict.fromkeys(KINDS, 0.0)
     for event in seen.key_averages(group_by_input_shape=True):
         if event.key.startswith(("aten::", "mkldnn::")):
-            found[kind_of(event.key, event.input_shapes, dims)] += event.self_cpu_time_total / 1e3
+            found[kind_of(event.key, event.input_shapes, dims, rows)] += event.self_cpu_time_total / 1e3
     found["Python"] = max(0.0, statistics.median(walls) * 1e3 - sum(found.values()))
     return found
 
 
-def kind_of(name: str, shapes, dims) -> str:
-    """The kind of work of an operation, by its name and the shapes of what it is given."""
-    sides = {side for shape in shapes if isinstance(shape, list) for side in shape if isinstance(side, int)}
+def kind_of(name: str, shapes, dims, rows: int) -> str:
+    """The kind of work of an operation, by its name and the shapes of what it is given, but for so many rows."""
+    sides = {side for shape in shapes if isinstance(shape, list) for side in shape if isinstance(side, int)} - {rows}
     if dims.vocab_size in sides:
         return "head"
     if any(part in name for part in ATTENTION):

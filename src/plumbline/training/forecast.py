@@ -6,26 +6,27 @@ reading prompts. Each is measured once on the run's own prompts and multiplied b
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 import torch
 
 from plumbline.policies.memory import free, is_full
-from plumbline.policies.policy import Policy
+from plumbline.policies.policy import Demonstration, Policy
 from plumbline.policies.token_law import noises
 from plumbline.recipe import Recipe
 from plumbline.records import Request
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import gold_of
+from plumbline.training.microbatches import Threads, shared_out
 from plumbline.training.rollouts import check_prompts
 
 FEW, MORE = 2, 10
 """Tokens of the two measured answers: their difference is decoding, what is left of the first is reading."""
 SHOWN = 4
-"""Demonstrations of the measured pass."""
+"""Demonstrations of the measured passes, one for each thread."""
 SAID = 60
 """Seconds from which a run says beforehand how long it will take."""
 
@@ -95,9 +96,16 @@ def forecast(policy: Policy, source: Source, recipe: Recipe, answers: int) -> Ma
             pass
         return time.perf_counter() - began
 
+    threads = Threads()
+    threads.follow(policy)
+
+    def learn(parts: Sequence[Sequence[Demonstration]], learner: Policy) -> None:
+        for part in parts:
+            learner.supervised_loss(part, noises(len(part), 0)).backward()
+
     def learning() -> float:
-        began = time.perf_counter()
-        policy.supervised_loss(shown[:SHOWN], noises(min(SHOWN, len(shown)), 0)).backward()
+        began, shares = time.perf_counter(), min(SHOWN, len(shown), 1 + threads.count)
+        shared_out(threads, policy, [shown[at:SHOWN:shares] for at in range(shares)], learn)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         return time.perf_counter() - began

@@ -49,7 +49,7 @@ class Threads:
     def __init__(self) -> None:
         self.threads = torch.get_num_threads()
         self.count = self.threads - 1
-        self.pool = ThreadPoolExecutor(self.count, "pass")
+        self.pool = ThreadPoolExecutor(max(1, self.count), "pass")
         self.replicas: list[Policy] = []
         self.places: list[int] = []
         """In memory, of the weights that the replicas share."""
@@ -134,7 +134,7 @@ class Passes:
         self.key = "" if stage == "base" else f"{stage}.tokens_per_pass"
         """The recipe's, for messages; empty where it has none."""
         self.say: Say = unheard if run is None else run.event
-        self.helpers = helpers or (Threads() if torch.get_num_threads() > 1 else None)
+        self.helpers = helpers or Threads()
         self.policy = policy
         self._measured: int | None = None
         self._limit: int | None = None
