@@ -3,6 +3,7 @@
     plumbline get smollm2-135m
     python benchmarks/real.py                        # sampling, with LoRA and without, 4 x 8 and 16 x 8 answers
     python benchmarks/real.py --server http://localhost:8000   # and an OpenAI server of the same model (no LoRA)
+    python benchmarks/real.py --llama http://localhost:8200    # and llama.cpp's server (-np 32 or more)
     python benchmarks/real.py --trl --pairs 3        # and TRL's whole step in the same dtype (a minute or two a pair)
     python benchmarks/real.py --gap                  # only how far sampler and scorer are apart
     python benchmarks/real.py --device cuda --trl
@@ -24,6 +25,8 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -70,6 +73,7 @@ def main() -> None:
     parser.add_argument("--adapters", nargs="+", default=["lora", "none"], choices=["lora", "none"])
     parser.add_argument("--skip-generate", action="store_true")
     parser.add_argument("--server", help="of the same model: its address, /v1/completions is asked")
+    parser.add_argument("--llama", help="llama.cpp's server of a GGUF of it: its weights may be rounded otherwise")
     parser.add_argument("--trl", action="store_true", help="TRL's whole step")
     parser.add_argument("--gap", action="store_true", help="only the gap between sampler and scorer")
     options = parser.parse_args()
@@ -90,6 +94,8 @@ def main() -> None:
             peers = {} if options.skip_generate else {"generate": generate_of(model, options.device)}
             if options.server and adapters == "none":
                 peers["server"] = server_at(options.server)
+            if options.llama and adapters == "none":
+                peers["llama.cpp"] = llama_at(options.llama)
             for count in options.prompts:
                 for name, draw in peers.items():
                     tried(name, row, name, draw, (policy, model), chats(count, options), options, limits)
@@ -152,14 +158,30 @@ def generate_of(model, device) -> Draw:
     return draw
 
 
+def asked_at(address: str, path: str, body: dict | None = None) -> dict:
+    """What a server answers."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address.rstrip("/") + path, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=600) as answer:
+        return json.load(answer)
+
+
+def llama_at(address: str) -> Draw:
+    """llama.cpp's own server, asked for all answers at once, each by itself; it needs a slot for each."""
+
+    def draw(prompts, copies, length, greedily):
+        law = {"temperature": 0.0 if greedily else 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        law |= {"n_predict": length, "ignore_eos": True, "return_tokens": True, "cache_prompt": True}
+        bodies = [{"prompt": prompt, **law} for prompt in prompts for _ in range(copies)]
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            return [found["tokens"] for found in pool.map(partial(asked_at, address, "/completion"), bodies)]
+
+    return draw
+
+
 def server_at(address: str) -> Draw:
     """A server with OpenAI's `/v1/completions`, asked for all answers in one request."""
-
-    def asked(path: str, body: dict | None = None) -> dict:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(address.rstrip("/") + path, data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            return json.load(answer)
+    asked = partial(asked_at, address)
 
     def draw(prompts, copies, length, greedily):
         body = {
@@ -183,7 +205,8 @@ def row(name: str, draw: Draw, sides, asked, options, limits) -> str:
     """A table's row of one peer."""
     policy, model = sides
     prompts = [policy.chat.prompt(chat) for chat in asked]
-    alike = same_greedily(policy, model, asked, prompts, draw(prompts, 1, GREEDY, True), options)
+    tie = float("inf") if name == "llama.cpp" else TIE[options.dtype]
+    alike = same_greedily(policy, model, asked, prompts, draw(prompts, 1, GREEDY, True), options, tie)
     law = Sampling(max_tokens=options.answer)
     ratio = compare(
         lambda: sampled(policy, asked, options.copies, law, seed=0),
@@ -208,7 +231,7 @@ def row(name: str, draw: Draw, sides, asked, options, limits) -> str:
     return ratio.row(name, shape, adapters) + " " + " | ".join(cells) + " |"
 
 
-def same_greedily(policy, model, asked, prompts, theirs, options) -> str:
+def same_greedily(policy, model, asked, prompts, theirs, options, tie) -> str:
     """How many greedy tokens are alike up to the first that differs, which may be a tie."""
     ours = sampled(policy, asked, 1, Sampling(temperature=0, max_tokens=GREEDY), seed=0)
     alike = 0
@@ -221,7 +244,7 @@ def same_greedily(policy, model, asked, prompts, theirs, options) -> str:
                 ids = torch.tensor([prompt + tokens[:parting]], device=options.device)
                 logits = model(ids).logits[0, -1].float()
             apart = float((logits[tokens[parting]] - logits[yours[parting]]).abs())
-            assert apart < TIE[options.dtype], f"greedy tokens differ at place {parting} by {apart:.2f} nats"
+            assert apart < tie, f"greedy tokens differ at place {parting} by {apart:.2f} nats"
     every = GREEDY * len(prompts)
     return f"{alike} of {every}" + (", then ties" if alike < every else "")
 

@@ -313,6 +313,7 @@ def test_only_named_boundaries_catch_everything():
         "api.py",
         "policies/pretrained/chat.py",
         "policies/opening.py",
+        "policies/forks.py",
         "training/checkpoints.py",
         "tasks/adapters/callback.py",
         "checks/audit/elsewhere.py",

@@ -20,8 +20,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-import torch
-
 from plumbline.errors import EngineError
 
 TICKET = struct.Struct("i")
@@ -106,6 +104,8 @@ def _died(child: int) -> None:
 
 def _work(works: Sequence[Callable[[], Iterable[Any]]], tickets: int, connection: Connection) -> None:
     """In the child: take tickets until there are none, send what comes of them, and end without the parent's exits."""
+    import torch
+
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

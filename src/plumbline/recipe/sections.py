@@ -110,7 +110,8 @@ class ModelSection(Section):
     device: str = "auto"
     """auto, cpu, cuda, or one of several GPUs, such as cuda:1. auto: a GPU where there is one."""
     threads: Annotated[int, Field(gt=0, le=1024)] | None = None
-    """CPU threads; None leaves it to torch. A tiny model works faster with one, and its results depend on it."""
+    """CPU threads; None leaves it to torch. Of a wide model each has passes and answers of its own. A tiny model works
+    faster with one, and its results depend on it."""
     context: PositiveInt | None = None
     """Longest prompt plus completion; None takes the model's own limit."""
     chat_template: str | None = None
