@@ -74,7 +74,7 @@ class FaultyTask(Task):
         if self.fault == "main thread only" and threading.current_thread() is not threading.main_thread():
             raise RuntimeError("signals need the main thread")
         if self.fault == "slow" and completion.startswith("{{"):
-            time.sleep(0.4)
+            time.sleep(0.2)
         if self.fault == "decimal comma" and re.search(r"\d,\d", completion):
             completion = ""
         read = read_json(completion)

@@ -104,7 +104,7 @@ def test_a_verifier_that_does_not_come_back_ends_the_audit_and_is_the_finding(mo
 
 
 def test_a_hostile_text_that_takes_long_is_told(monkeypatch):
-    monkeypatch.setattr(checks, "SLOW", 0.2)
+    monkeypatch.setattr(checks, "SLOW", 0.1)
     (finding,) = audit(FaultyTask("slow"), limit=2).findings
     assert (finding.check, finding.level) == ("slow", "warning")
     assert "judging the hostile text '{{{{" in finding.what

@@ -10,8 +10,6 @@ from plumbline.errors import RecipeError
 from plumbline.tasks.adapters.callback import CheckCallback
 from tests.diagnosis.trl_runs import Plan, half, letters, train
 
-pytest.importorskip("trl", reason="TRL is what is watched; pip install '.[dev]'")
-
 
 def watched(talker, folder, plan, **options):
     """The callback after a run with it."""

@@ -10,8 +10,6 @@ from plumbline.checks.diagnosis.rules import CHECKS
 from tests.diagnosis import trl_runs as runs
 from tests.diagnosis.trl_runs import Plan, half, letters, never, short, sometimes, train
 
-pytest.importorskip("trl", reason="TRL made the runs that are looked at; pip install '.[dev]'")
-
 HEALTHY = {
     "as it is": Plan(),
     "two parts": Plan(rewards=(letters, short)),

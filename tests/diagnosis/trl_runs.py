@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Texts = Sequence[str]
 Reward = Callable[..., list[float]]
 
@@ -149,8 +151,8 @@ def make_talker(model: Path, folder: Path) -> Path:
 
 def train(model: Path, folder: Path, plan: Plan, seed: int = 0) -> Path:
     """Train, and leave trainer_state.json and completions in `folder`, as TRL writes them; a crash is TRL's own."""
+    trl = pytest.importorskip("trl", reason="TRL made the runs that are looked at; pip install '.[dev]'")
     import torch
-    import trl
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

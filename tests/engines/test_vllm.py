@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import stat
 import sys
 import tempfile
@@ -27,8 +28,6 @@ from plumbline.policies.pretrained.arrival import Arrivals, NumberPair, arrived
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
-
-STAND_IN = "tests.engines.vllm_stand_in"
 
 
 class Heard:
@@ -338,9 +337,9 @@ def test_a_given_server_that_never_answers_is_an_error_in_the_end(served, monkey
         list(asked)
 
 
-def own(policy, tmp_path, monkeypatch, *, timeout=60, **faults):
-    monkeypatch.setattr(servers, "MODULE", STAND_IN)
-    monkeypatch.setenv("STAND_IN", json.dumps(faults))
+def own(policy, tmp_path, monkeypatch, module, *, timeout=60, **told):
+    monkeypatch.setattr(servers, "MODULE", module)
+    monkeypatch.setenv("STAND_IN", json.dumps(told))
     monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{Path.cwd() / 'src'}")
     heard = Heard()
     section = EngineSection(name="vllm", publish="full", timeout=timeout)
@@ -349,9 +348,28 @@ def own(policy, tmp_path, monkeypatch, *, timeout=60, **faults):
     return sampler
 
 
-def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(policy, tmp_path, monkeypatch):
+@pytest.fixture
+def relayed(policy, tmp_path, monkeypatch):
+    """Starts a server of the run: a process that hands on to a stand-in on a thread, which has a model of its own."""
+    opened, honest = [], processes.start
+
+    def start(command, environment, log):
+        folder, dtype, name = (command[command.index(one) + 1] for one in ("--model", "--dtype", "--served-model-name"))
+        opened.append(stand_in.serve(Path(folder), dtype))
+        opened[-1].state.base = name
+        told = {**json.loads(os.environ["STAND_IN"]), "at": opened[-1].server_address}
+        return honest(command, {**environment, "STAND_IN": json.dumps(told)}, log)
+
+    monkeypatch.setattr(processes, "start", start)
+    yield lambda **told: own(policy, tmp_path, monkeypatch, "tests.engines.vllm_relay", **told)
+    for server in opened:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(policy, relayed, tmp_path):
     """Version 1 was handed over before, so that is what draws afterwards."""
-    sampler = own(policy, tmp_path, monkeypatch, dies=3, once=str(tmp_path / "happened"))
+    sampler = relayed(dies=3, once=str(tmp_path / "happened"))
     first, folder = sampler.server, sampler.socket.parent
     try:
         assert sampler.socket.is_socket()
@@ -412,12 +430,12 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
 
 
 def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(policy, tmp_path, monkeypatch):
-    monkeypatch.setattr(f"{__name__}.STAND_IN", "tests.engines.sleeper")
+    sleeper = "tests.engines.sleeper"
     with pytest.raises(EngineError, match=r"ran out of memory: torch\.OutOfMemoryError") as told:
-        own(policy, tmp_path, monkeypatch, starts="torch.OutOfMemoryError: CUDA out of memory")
+        own(policy, tmp_path, monkeypatch, sleeper, starts="torch.OutOfMemoryError: CUDA out of memory")
     assert "--gpu-memory-utilization" in told.value.fix
     with pytest.raises(EngineError, match="ended with status 1: ValueError: no such flag"):
-        own(policy, tmp_path, monkeypatch, starts="ValueError: no such flag")
+        own(policy, tmp_path, monkeypatch, sleeper, starts="ValueError: no such flag")
 
 
 def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatch):

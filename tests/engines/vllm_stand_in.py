@@ -1,18 +1,13 @@
-"""A server that speaks vLLM's HTTP for a tiny model, and breaks where it is told to.
-
-    python -m tests.engines.vllm_stand_in --uds SOCKET --model FOLDER --dtype float32
+"""A server that speaks vLLM's HTTP for a tiny model, and breaks where it is told to (see `Faults`).
 
 What it does as vLLM 0.32 does (tried with the real one): token ids in and out, streams whose pieces are an answer's
 first token and its rest, log-probabilities after temperature and filters, those of a prompt without them, greedy
 copies refused, unknown models refused with 404, adapters by name, weights by file, by transfer and by version.
-`STAND_IN` in the environment, JSON, has the faults: see `Faults`.
 """
 
-import argparse
 import base64
 import copy
 import json
-import os
 import pickle
 import threading
 import time
@@ -33,10 +28,6 @@ from plumbline.records import Sampling
 class Faults:
     """What goes wrong; each is counted down from what is given, so that it happens once."""
 
-    dies: int | None = None
-    """The process ends (as by kill -9) after so many answers."""
-    once: str = ""
-    """A file: `dies` and `hangs` hold only while it is not there, and it is written when one of them happens."""
     hangs: int | None = None
     """Nothing more is said after so many answers."""
     cuts: int | None = None
@@ -184,11 +175,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def goes_wrong(self) -> bool:
-        """Whether the stream ends here; it may be the process that ends."""
+        """Whether the stream ends here."""
         faults = self.state.faults
-        if faults.once and Path(faults.once).exists():
-            faults.dies = faults.hangs = None
-        for name in ("dies", "hangs", "cuts"):
+        for name in ("hangs", "cuts"):
             left = getattr(faults, name)
             if left is None:
                 continue
@@ -196,10 +185,6 @@ class Handler(BaseHTTPRequestHandler):
                 setattr(faults, name, left - 1)
                 continue
             setattr(faults, name, None if name == "cuts" else left)
-            if faults.once:
-                Path(faults.once).touch()
-            if name == "dies":
-                os._exit(9)
             if name == "hangs":
                 time.sleep(60)
             return True
@@ -296,19 +281,3 @@ def on_threads(monkeypatch: Any, **faults: Any) -> list[Any]:
     monkeypatch.setattr(processes, "start", start)
     monkeypatch.setattr(processes, "stop", stop)
     return started
-
-
-def main() -> None:
-    torch.set_num_threads(1)
-    parser = argparse.ArgumentParser()
-    for name in ("uds", "model", "dtype", "served-model-name"):
-        parser.add_argument(f"--{name}")
-    options, _ = parser.parse_known_args()
-    faults = json.loads(os.environ.get("STAND_IN", "{}"))
-    server = serve(Path(options.model), options.dtype, options.uds, **faults)
-    server.state.base = options.served_model_name
-    threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

@@ -11,10 +11,9 @@ from plumbline.storage import write_jsonl
 from plumbline.tasks import open_task
 from tests.peers.trainer import grpo_trainer
 
-rewards = pytest.importorskip("trl.rewards")
-
 
 def test_trls_own_reward_functions_score_here_as_they_do_there(tmp_path):
+    rewards = pytest.importorskip("trl.rewards")
     rows = [{"prompt": [{"role": "user", "content": f"{n}?"}], "solution": str(n)} for n in range(10)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     options = {"train": str(tmp_path / "rows.jsonl"), "score": "trl.rewards:think_format_reward", "val": 0.2}

@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-import torch
-
-trl = pytest.importorskip("trl", reason="TRL is the peer of these tests; pip install '.[dev]'")
 
 
 def grpo_trainer(model, folder, reward, prompts, **options: Any):
     """A GRPOTrainer that may be trained, or of which one part is used."""
+    trl = pytest.importorskip("trl", reason="TRL is the peer of these tests; pip install '.[dev]'")
+    import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

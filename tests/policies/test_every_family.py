@@ -1,5 +1,6 @@
 """Every family: seeds, ratios, groupings, recomputing, references, saving, watching, and laws that do not fit."""
 
+import copy
 import shutil
 from collections import defaultdict
 from dataclasses import replace
@@ -11,6 +12,7 @@ import torch
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.canvas import HIDDEN, answer_of
+from plumbline.policies.policy import Policy
 from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.packing import Grid, packed_length
 from plumbline.recipe import LoraSection
@@ -35,13 +37,24 @@ ADAPTED += [(name, LORA) for name in ("autoregressive", "masked", "slots", "flow
 """Published flow networks have no adapters."""
 
 
+KEPT: dict[str, Policy] = {}
+
+
+def fresh(family, folder, **options):
+    """A policy whose weights are its own; each is opened once."""
+    key = str((family, folder, sorted(options.items(), key=str)))
+    if key not in KEPT:
+        KEPT[key] = opened(family, folder, **options)
+    return copy.deepcopy(KEPT[key])
+
+
 @pytest.fixture
 def variant(family_folders):
     """Opens a variant by its name."""
 
     def make(name, **options):
         family, own, _ = VARIANTS[name]
-        return opened(family, family_folders.get(name, family_folders[family]), **{**own, **options})
+        return fresh(family, family_folders.get(name, family_folders[family]), **{**own, **options})
 
     return make
 
