@@ -60,13 +60,14 @@ def controls_table(options: Mapping[str, Any] | None = None) -> list[dict[str, A
     return rows
 
 
-def padded_table(split: str = "test") -> list[dict[str, Any]]:
+def padded_table(split: str = "test", options: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
     """Mean and least reward of the right plan with each of `PADDED` around it.
 
     Args:
         split: whose examples.
+        options: of the task.
     """
-    task = open_task("forms", {}, Path())
+    task = open_task("forms", options or {}, Path())
     examples = task.examples(split)
     rows = []
     for name, pad in PADDED.items():

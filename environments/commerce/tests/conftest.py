@@ -15,10 +15,17 @@ OPTIONS = {"seed": 5, "orders": 3000, "extraction": 200}
 
 
 @pytest.fixture(scope="session")
-def commerce_folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("commerce")
-    build_commerce(CommerceOptions(**OPTIONS), folder)
-    return folder
+def shared(tmp_path_factory) -> Path:
+    """A folder that all workers of a run have together: what one of them builds there the others find."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def commerce_folder(shared) -> Path:
+    """The records; tests must not change them."""
+    build_commerce(CommerceOptions(**OPTIONS), shared / "commerce")
+    return shared / "commerce"
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +34,6 @@ def commerce(commerce_folder) -> CommerceTask:
 
 
 @pytest.fixture(scope="session")
-def shops(tmp_path_factory) -> tuple[Path, ...]:
-    """The databases of sql_qa, built once by all workers of a run together."""
-    base = tmp_path_factory.getbasetemp()
-    return databases((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shops", 3)
+def shops(shared) -> tuple[Path, ...]:
+    """The databases of sql_qa."""
+    return databases(shared / "shops", 3)

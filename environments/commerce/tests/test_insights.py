@@ -22,7 +22,7 @@ from plumbline_commerce.insights.rubric import judge, language, read
 from plumbline_commerce.insights.table import brazilian, check, data, measures, table_of
 from plumbline_commerce.job import Shop
 from plumbline_commerce.options import CommerceOptions
-from tests.work import work
+from tests.work import most_work
 
 OPTIONS = {"job": "insights", "insights": 90, "seed": 5}
 
@@ -185,11 +185,14 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "wanted", "sentence"), SENTENCES)
-def test_what_a_sentence_claims(name, wanted, sentence):
-    verdicts = {claim.verdict for claim in read(sentence, TABLES[name]).claims}
-    worst = next((verdict for verdict in ("contradicted", "unsupported", "supported") if verdict in verdicts), "none")
-    assert worst == wanted
+def test_what_a_sentence_claims():
+    wrong = []
+    for name, wanted, sentence in SENTENCES:
+        verdicts = {claim.verdict for claim in read(sentence, TABLES[name]).claims}
+        worst = next((one for one in ("contradicted", "unsupported", "supported") if one in verdicts), "none")
+        if worst != wanted:
+            wrong.append((name, sentence, wanted, worst))
+    assert wrong == []
 
 
 def parts(text, name="estados"):
@@ -298,10 +301,9 @@ def test_any_soup_of_numbers_and_marks_is_scored(pieces):
 LONG = [*"9,(|\x01", "1,2.", "p.", "SP ", "SP, RJ e ", "SP maior que RJ ", "SP 9,1% maior média ", "\n- ", "ou "]
 
 
-@pytest.mark.parametrize("piece", [*LONG, *(text for text in HOSTILE if text)])
-def test_twenty_kilobytes_take_no_longer_than_a_page(piece):
-    text = (piece * (20_000 // len(piece) + 1))[:20_000]
-    assert work(lambda: judge(TABLES["estados"], text)) < 5
+def test_twenty_kilobytes_take_no_longer_than_a_page():
+    texts = [(piece * (20_000 // len(piece) + 1))[:20_000] for piece in (*LONG, *HOSTILE) if piece]
+    assert most_work(lambda text: judge(TABLES["estados"], text), texts) < 5
 
 
 # Language

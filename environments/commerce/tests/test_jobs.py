@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from environments.commerce.tests.conftest import OPTIONS
 from plumbline.api import check_task
 from plumbline.errors import DataError
 from plumbline.evaluation.command import EvaluationSpec, each_task
 from plumbline.evaluation.completions import score_file
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task, variants_of
+from plumbline_commerce import build
 from plumbline_commerce.build import build_commerce, counted
 from plumbline_commerce.classify import job_of
 from plumbline_commerce.job import JOBS
@@ -19,24 +21,40 @@ from plumbline_commerce.options import COUNTS, CommerceOptions
 from plumbline_commerce.sql_qa import pairs
 from plumbline_commerce.task import FIXED
 
-SHOP = {"seed": 5, "orders": 3000, "extraction": 200, "sql_qa": 150, "insights": 150, "push": 150}
+SHOP = {**OPTIONS, "sql_qa": 150, "insights": 150, "push": 150}
 REQUESTS = yaml.safe_load(Path(__file__).with_name("requests.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def folders(shops, tmp_path_factory) -> dict[str, Path]:
-    """The shop by how its prompts instruct; the databases of sql_qa, which any shop has, are copied."""
-    found = {instructions: tmp_path_factory.mktemp(instructions) for instructions in ("full", "short")}
+def made(commerce_folder, shops):
+    """Builds records of the shop that is there already; its database and those of sql_qa are copied."""
 
     def copied(folder, _count):
         shutil.copytree(shops[0].parent, folder)
         return tuple(folder / path.name for path in shops)
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pairs, "databases", copied)
-        for instructions, folder in found.items():
-            build_commerce(CommerceOptions(**SHOP, instructions=instructions), folder)
-    return found
+    def shop(database, *, orders, seed, progress):
+        assert (orders, seed) == (OPTIONS["orders"], OPTIONS["seed"])
+        shutil.copy(commerce_folder / "commerce.db", database)
+
+    def build_in(folder, **options):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(pairs, "databases", copied)
+            patched.setattr(build, "build_database", shop)
+            build_commerce(CommerceOptions(**options), folder)
+        return folder
+
+    return build_in
+
+
+@pytest.fixture(scope="module")
+def folders(made, tmp_path_factory) -> dict[str, Path]:
+    """The shop by how its prompts instruct."""
+    few = dict.fromkeys(JOBS, 50)
+    return {
+        "full": made(tmp_path_factory.mktemp("full"), **SHOP),
+        "short": made(tmp_path_factory.mktemp("short"), **{**SHOP, **few}, instructions="short"),
+    }
 
 
 @pytest.fixture
@@ -135,10 +153,10 @@ def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp
     assert warning.endswith("left out (add --set task.options.job=push for the 15 of the job push)")
 
 
-def test_tasks_of_one_run_share_a_folder(tmp_path):
+def test_tasks_of_one_run_share_a_folder(made, tmp_path):
     folder = tmp_path / "shop"
-    jobs = [job for job in JOBS if job != "sql_qa"]  # whose databases take ten seconds
-    build_commerce(CommerceOptions(orders=3000, keys=["sentiment"], **dict.fromkeys(jobs, 60)), folder)
+    jobs = [job for job in JOBS if job != "sql_qa"]  # whose questions take seconds
+    made(folder, **{**OPTIONS, "keys": ["sentiment"], **dict.fromkeys(jobs, 60)})
     shared = {"data": str(folder), "orders": 7, "push": 9}  # the numbers of a shop that is there say nothing
     for job in jobs:
         assert len(open_task("commerce", {**shared, "job": job}, tmp_path / job).examples("train")) == 48

@@ -41,23 +41,19 @@ def answer(sql, sentence=SENTENCE):
     return f"```sql\n{sql}\n```\n{sentence}"
 
 
-@pytest.mark.parametrize("text", QUERIES["right"])
-def test_a_right_query_runs(shops, text):
-    assert not isinstance(done(text, shops[0]), QueryRefusal)
+def test_a_right_query_runs(shops):
+    assert [text for text in QUERIES["right"] if isinstance(done(text, shops[0]), QueryRefusal)] == []
 
 
-@pytest.mark.parametrize(
-    ("cause", "text"), [(cause, text) for cause, texts in QUERIES["wrong"].items() for text in texts]
-)
-def test_what_means_nothing_is_refused(shops, cause, text):
-    result = done(text, shops[0])
-    assert isinstance(result, QueryRefusal)
-    assert result.cause == cause
+@pytest.mark.parametrize("cause", QUERIES["wrong"])
+def test_what_means_nothing_is_refused(shops, cause):
+    found = {text: done(text, shops[0]) for text in QUERIES["wrong"][cause]}
+    assert {text: one for text, one in found.items() if getattr(one, "cause", "") != cause} == {}
 
 
-@pytest.mark.parametrize("sql", QUERIES["same"])
-def test_a_query_that_means_the_same_is_right(shops, sql):
-    assert judge(REFERENCE, answer(sql), shops)[1].total == 1.0
+def test_a_query_that_means_the_same_is_right(shops):
+    totals = {sql: judge(REFERENCE, answer(sql), shops)[1].total for sql in QUERIES["same"]}
+    assert totals == dict.fromkeys(totals, 1.0)
 
 
 def test_queries_with_one_result_say_the_same_and_those_without_say_nothing(shops):
@@ -70,12 +66,11 @@ def test_queries_with_one_result_say_the_same_and_those_without_say_nothing(shop
         assert said(answer(text), shops[0]) == frozenset()
 
 
-@pytest.mark.parametrize("sql", QUERIES["other"])
-def test_a_query_that_means_something_else_is_wrong(shops, sql):
-    score = judge(REFERENCE, answer(sql), shops)[1]
-    assert score.parts["runs"] == 1
-    assert score.parts["result"] == 0
-    assert score.total < 0.5
+def test_a_query_that_means_something_else_is_wrong(shops):
+    for sql in QUERIES["other"]:
+        score = judge(REFERENCE, answer(sql), shops)[1]
+        assert (score.parts["runs"], score.parts["result"]) == (1, 0), sql
+        assert score.total < 0.5, sql
 
 
 def test_what_is_too_deep_or_long_is_refused_before_it_is_parsed():
@@ -181,14 +176,16 @@ CURRENT_DATE | current_time | CURRENT_TIMESTAMP | random() | hex(randomblob(4))
 changes() | total_changes() | last_insert_rowid() | sqlite_version()"""
 
 
-@pytest.mark.parametrize("call", re.split(r" \| |\n", CLOCKS))
-def test_no_query_sees_a_clock_or_other_luck(shops, call):
-    for text in (f"SELECT {call} AS x FROM orders", f"SELECT COUNT(*) FROM orders WHERE {call} > '2'"):
+def test_no_query_sees_a_clock_or_other_luck(shops):
+    calls = re.split(r" \| |\n", CLOCKS)
+    texts = [f"SELECT {call} AS x FROM orders" for call in calls]
+    texts += [f"SELECT COUNT(*) FROM orders WHERE {call} > '2'" for call in calls]
+    for text in texts:
         read = read_query(text)
         for sql in {text, *([] if isinstance(read, QueryRefusal) else [read.sql])}:
             result = run(shops[0], sql)
-            assert isinstance(result, QueryRefusal)
-            assert result.cause == "forbidden"
+            assert isinstance(result, QueryRefusal), sql
+            assert result.cause == "forbidden", sql
 
 
 def test_dates_are_what_sqlite_makes_of_them(shops):
@@ -236,14 +233,14 @@ def test_reading_a_query_takes_no_time():
     assert most_work(read_query, [text for texts in ATTACKS.values() for text in texts]) < 30
 
 
-@pytest.mark.parametrize(("sql", "expected"), QUERIES["ties"].items())
-def test_what_a_gold_query_leaves_open(shops, sql, expected):
-    if expected == "error":
-        with pytest.raises(DataError, match=r"gold query|ordered by"):
-            gold_of(shops[0], sql)
-    else:
-        ties = gold_of(shops[0], sql).ties
-        assert " ".join(f"{len(tie.rows)}/{tie.take}" for tie in ties) == expected
+def test_what_a_gold_query_leaves_open(shops):
+    def left_open(sql):
+        try:
+            return " ".join(f"{len(tie.rows)}/{tie.take}" for tie in gold_of(shops[0], sql).ties)
+        except DataError as error:
+            return "error" if re.search("gold query|ordered by", str(error)) else str(error)
+
+    assert {sql: left_open(sql) for sql in QUERIES["ties"]} == QUERIES["ties"]
 
 
 SQL = "SELECT COUNT(*) AS n FROM orders"

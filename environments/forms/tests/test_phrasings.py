@@ -190,17 +190,19 @@ def test_more_than_one_option_and_what_is_unticked():
     assert not wrong, "\n".join(map(str, wrong))
 
 
-@pytest.mark.parametrize("phrase", PHRASINGS["addresses"])
-def test_an_address(phrase):
-    assert read_plan(phrase.replace("{address}", ADDRESS), elements_of(form_of("stay"))).actions[0] == Navigate(ADDRESS)
+def test_an_address():
+    elements = elements_of(form_of("stay"))
+    found = {
+        line: read_plan(line.replace("{address}", ADDRESS), elements).actions[:1] for line in PHRASINGS["addresses"]
+    }
+    assert {line: actions for line, actions in found.items() if actions != (Navigate(ADDRESS),)} == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "line"), [(name, line) for name, lines in PHRASINGS["nothing"].items() for line in lines]
-)
-def test_what_asks_for_nothing_changes_nothing(name, line):
-    plan = read_plan(line, elements_of(form_of(name)))
-    assert arrives(name, [*plan.actions, Submit()])[:2] == arrives(name, [Submit()])[:2]
+@pytest.mark.parametrize("name", PHRASINGS["nothing"])
+def test_what_asks_for_nothing_changes_nothing(name):
+    elements, untouched = elements_of(form_of(name)), arrives(name, [Submit()])[:2]
+    found = {line: read_plan(line, elements).actions for line in PHRASINGS["nothing"][name]}
+    assert {line: all_ for line, all_ in found.items() if arrives(name, [*all_, Submit()])[:2] != untouched} == {}
 
 
 @pytest.mark.parametrize("data", PHRASINGS["plans"], ids=lambda data: data["name"])

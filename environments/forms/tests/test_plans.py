@@ -26,7 +26,7 @@ from plumbline_forms.plans.reader import MAX_STEPS, read_step, read_steps
 from plumbline_forms.plans.reader import _read_body as _read
 from plumbline_forms.plans.writer import read_plan, write_agent, write_steps
 from plumbline_forms.suite.catalogue import FORMS
-from tests.work import calls, work
+from tests.work import calls, most_work
 
 URL = "http://127.0.0.1:5050/a/b"
 
@@ -376,9 +376,8 @@ def test_any_text_is_read(text):
     read_plan('{"action": ' + text, ELEMENTS)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_hostile_plans_are_read_in_no_time():
+    texts = [
         *HOSTILE,
         "Type '" + "' into the '" * 4000,
         "Type " + "in to " * 9000,
@@ -399,12 +398,13 @@ def test_any_text_is_read(text):
         "Type 'a' in the b: " + "a" * 11000,
         "Type 'a' into '" + ":*" * 5500 + "x'",
         *(" " * 11000 + "Type 'a'", "Click " + "and " * 2900, "Click " + ", " * 5000),
-    ],
-    ids=range(len(HOSTILE) + 21),
-)
-def test_hostile_plans_are_read_in_no_time(text):
-    assert len(read_plan(text, ELEMENTS).actions) <= MAX_STEPS
-    assert work(lambda: read_plan(text, ELEMENTS)) < 30
+    ]
+
+    def within_limits(text):
+        _read.cache_clear()
+        assert len(read_plan(text, ELEMENTS).actions) <= MAX_STEPS
+
+    assert most_work(within_limits, texts) < 30
 
 
 def test_elements_are_numbered_over_all_pages():

@@ -51,18 +51,24 @@ def assert_law(laws: TaskLaws) -> None:
 
 
 @pytest.mark.parametrize("split", ["val", "test", "held-out-forms"])
-def test_the_law_of_the_task(forms, split):
-    assert_law(check_task(forms, split))
+def test_the_law_of_the_task(fewer, split):
+    """On a few records of each form; below stand the plans of all records, and what each form by itself pays."""
+    assert_law(check_task(fewer, split))
 
 
-def test_the_law_of_the_task_in_training(fewer):
-    """All records take half a minute, and are drawn alike."""
-    assert_law(check_task(fewer, "train"))
+def test_the_plan_of_every_record_is_right(forms):
+    wrong = [
+        example.id
+        for split in forms.splits
+        for example in forms.examples(split)
+        if forms.judge(example, example.gold)[1].total != 1.0
+    ]
+    assert wrong == []
 
 
 def test_no_form_by_itself_pays_for_nothing():
     """The ceilings hold form by form, not only on average, so that no policy can live on the easiest form."""
-    rows = {row["source"]: row for row in controls_table({"records": 8, "noise": {"prefilled": 1.0, "stars": 0.5}})}
+    rows = {row["source"]: row for row in controls_table({"records": 5, "noise": {"prefilled": 1.0, "stars": 0.5}})}
     assert rows["oracle"]["train"] == rows["oracle"]["held-out-forms"] == 1.0
     for name, ceiling in CEILINGS.items():
         assert rows[name]["worst"] <= max(ceiling, 0.001), (name, rows[name])
@@ -106,7 +112,7 @@ def test_a_rubric_that_pays_for_words_breaks_the_law(fewer, fooled):
 
 
 def test_the_seeds_rubric_breaks_the_law_and_is_labelled_as_what_it_is():
-    task = open_task("forms", {"rubric": "seed-v6"}, Path())
+    task = open_task("forms", {"rubric": "seed-v6", "records": 10}, Path())
     assert task.rubric.startswith("forms-seed-v6/")
     laws = check_task(task, "val")
     assert laws.oracle < 1.0
@@ -256,17 +262,17 @@ def test_a_plan_without_its_last_useless_action_never_earns_less(useless):
     assert totals[-1] >= 0.1 - 1e-12
 
 
-def test_the_spray_gets_most_entries_right_and_pays_for_how_it_did(forms):
-    examples = forms.examples("val")
+def test_the_spray_gets_most_entries_right_and_pays_for_how_it_did(fewer):
+    examples = fewer.examples("val")
     scores = [
-        forms.judge(example, text)[1] for example, text in zip(examples, forms.controls["spray"](examples), strict=True)
+        fewer.judge(example, text)[1] for example, text in zip(examples, fewer.controls["spray"](examples), strict=True)
     ]
     assert np.mean([one.parts["fields"] for one in scores]) > 0.7
     assert max(one.total for one in scores) < 0.2
 
 
-def test_padding_a_right_plan_costs(forms):
-    rows = {row["source"]: row for row in padded_table("val")}
+def test_padding_a_right_plan_costs():
+    rows = {row["source"]: row for row in padded_table("val", {"records": 10})}
     assert 0.8 < rows["1 failing action first"]["least"] < rows["1 failing action first"]["val"] < 1
     assert rows["5 submissions of nothing first"]["val"] < 0.8
     assert all(row["val"] < 0.2 for name, row in rows.items() if name.startswith("150")), rows
@@ -514,5 +520,5 @@ def test_a_group_is_judged_as_its_members_are(forms):
 
 def test_judging_is_fast(forms):
     """Five plans of twelve fields are no more than a unit of work; a thousand take about a second."""
-    examples = [one for one in forms.examples("train") if len(forms.forms[one.stratum].fields) == 12]
+    examples = [one for one in forms.examples("val") if len(forms.forms[one.stratum].fields) == 12]
     assert work(lambda: [forms.judge(one, one.gold) for one in examples]) < len(examples) / 5

@@ -254,12 +254,12 @@ def test_64_submissions_at_once_lose_nothing():
         post(address, "/", "")
 
 
-def test_ten_thousand_requests_leave_nothing_behind():
+def test_hundreds_of_requests_leave_nothing_behind():
     site, view = Site(), FormView(small_form())
     body = urlencode({"token": "t-1", "size": "s", "name": "x"}).encode()
     kept = None
-    for round_ in range(10):
-        for _ in range(25):
+    for round_ in range(3):
+        for _ in range(5):
             episode = site.open(view)
             path = site.address(episode, view)
             for _ in range(38):

@@ -12,7 +12,7 @@ from plumbline_miniwob.actions import Act, Named, Point, Ref, from_json, key_nam
 from plumbline_miniwob.grammar import ROLES, PageText, TextElement
 from plumbline_miniwob.reading import MAX_ACTS, read_plan
 from plumbline_miniwob.writing import write_plan, write_step
-from tests.work import calls, work
+from tests.work import calls, most_work
 
 PAGE = PageText(
     (
@@ -255,7 +255,8 @@ def test_the_work_on_a_plan_has_a_bound(unit):
     assert calls(lambda: read_plan(lines, PAGE)) < 1_500_000
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, *LONG], ids=range(len(HOSTILE) + len(LONG)))
-def test_hostile_plans_are_read_in_no_time(text):
-    assert len(read_plan(text, PAGE).acts) <= MAX_ACTS
-    assert work(lambda: read_plan(text, PAGE)) < 30
+def test_hostile_plans_are_read_in_no_time():
+    def within_limits(text):
+        assert len(read_plan(text, PAGE).acts) <= MAX_ACTS
+
+    assert most_work(within_limits, [*HOSTILE, *LONG]) < 30

@@ -1,8 +1,11 @@
 """Browsers for the whole folder; without one its tests are skipped, and the reason is shown."""
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
 import pytest
 
-from benchmarks.forms_differential import Pages
+from benchmarks.forms_differential import Pages, compare
 from plumbline.errors import RecipeError
 from plumbline_forms.driver.chromium import find_chromium, import_playwright
 from plumbline_forms.executors.direct import DirectExecutor
@@ -33,6 +36,18 @@ def browsers():
 @pytest.fixture(scope="session", params=["browser", "in-page"])
 def browser(request, browsers):
     return browsers[request.param]
+
+
+@pytest.fixture(scope="session")
+def differing():
+    """The trials in which two executors differ; both have several under way at once, so that none waits alone."""
+
+    def found(first, second, trials, **options):
+        with ThreadPoolExecutor(second.at_once) as threads:
+            each = threads.map(lambda trial: list(compare(first, second, [trial], **options)), trials)
+        return [one for one in chain.from_iterable(each) if one is not None]
+
+    return found
 
 
 @pytest.fixture(scope="session", params=["browser", "in-page"])
