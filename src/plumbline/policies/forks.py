@@ -71,7 +71,10 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
                 try:
                     kind, found = connection.recv()
                 except EOFError:
-                    _died(children[connection])
+                    if (status := _ended(children.pop(connection), killed=False)) == -signal.SIGKILL:
+                        raise RuntimeError("a process that drew answers was killed: out of memory") from None
+                    what = f"a process that drew answers ended with status {status}"
+                    raise EngineError(what, "set model.threads: 1, which starts none") from None
                 if kind == "failed":
                     raise found
                 if kind == "done":
@@ -82,24 +85,20 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
         os.close(tickets)
         for connection, child in children.items():
             connection.close()
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                usage = os.wait4(child, 0)[2]
-                _spent[0] += usage.ru_utime + usage.ru_stime
+            _ended(child, killed=True)
 
 
-def _died(child: int) -> None:
-    """Say why a process ended before its work."""
-    with suppress(ChildProcessError):
+def _ended(child: int, *, killed: bool) -> int:
+    """Wait for a process, killed before if need be, count its time, and give its status: of a signal, minus that."""
+    if killed:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    try:
         _, status, usage = os.wait4(child, 0)
-        _spent[0] += usage.ru_utime + usage.ru_stime
-        if os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
-            raise RuntimeError("a process that drew answers was killed by the system: out of memory")
-        raise EngineError(
-            f"a process that drew answers ended with status {os.waitstatus_to_exitcode(status)}",
-            "set model.threads: 1, which starts none",
-        )
+    except ChildProcessError:  # it was waited for before
+        return 0
+    _spent[0] += usage.ru_utime + usage.ru_stime
+    return os.waitstatus_to_exitcode(status)
 
 
 def _work(works: Sequence[Callable[[], Iterable[Any]]], tickets: int, connection: Connection) -> None:
