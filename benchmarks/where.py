@@ -136,7 +136,7 @@ def clock() -> float:
 
 def against(options) -> None:
     """Pairs of processes, one of each version; which goes first alternates."""
-    folders, ratios = {"here": ".", "there": options.against}, {name: [] for name in STEPS}
+    folders = {"here": ".", "there": options.against}
     arguments = ["--model", options.model, "--dtype", options.dtype, "--threads", str(options.threads)]
     arguments += ["--rounds", str(options.rounds), "--once"]
     print("| step | here [s] | there [s] | there / here, median (least to greatest) | pairs | peak here / there [GB] |")

@@ -267,13 +267,13 @@ BUDGETS = {
     "config": 403,
     "engines": 1_627,
     "evaluation": 1_314,
-    "policies": 7_645,
+    "policies": 7_644,
     "recipe": 1_037,
     "reports": 2_572,
     "runs": 1_928,
     "serve": 2_055,
     "tasks": 3_227,
-    "training": 2_163,
+    "training": 2_164,
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20

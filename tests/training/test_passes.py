@@ -299,7 +299,7 @@ COUNTED = """
 def two_threads(monkeypatch):
     """Two threads that share a batch of a model however small."""
     monkeypatch.setattr("plumbline.policies.pretrained.policy.WIDE", 0)
-    monkeypatch.setattr(passes, "SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(passes, "WORTH_A_PASS", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -337,6 +337,13 @@ def test_a_replica_in_a_thread_recomputes_and_fails_as_its_learner(tiny_folder, 
     alone, _ = train_toy(tiny_folder, tmp_path / "alone", steps=2)
     for name, weight in weights(policy).items():
         torch.testing.assert_close(weight, weights(alone)[name], rtol=1e-4, atol=1e-6)
+
+
+def test_work_that_no_replica_can_do_is_done_here(tiny_folder, two_threads, monkeypatch):
+    monkeypatch.setattr("plumbline.policies.pretrained.policy.WIDE", 10**6)
+    policy = open_policy(recipe(tiny_folder).model, str(tiny_folder))
+    found = passes.shared_out(passes.Threads(), policy, [1, 2, 3], lambda parts, _: list(parts))
+    assert found == [[1, 2, 3]]
 
 
 @pytest.mark.parametrize("lora", [None, {"rank": 2, "alpha": 4}])

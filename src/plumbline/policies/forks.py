@@ -69,18 +69,18 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
             ready: list[Any] = wait(running)
             for connection in ready:
                 try:
-                    kind, found = connection.recv()
+                    kind, result = connection.recv()
                 except EOFError:
                     if (status := _ended(children.pop(connection), killed=False)) == -signal.SIGKILL:
                         raise RuntimeError("a process that drew answers was killed: out of memory") from None
                     what = f"a process that drew answers ended with status {status}"
                     raise EngineError(what, "set model.threads: 1, which starts none") from None
                 if kind == "failed":
-                    raise found
+                    raise result
                 if kind == "done":
                     running.remove(connection)
                 else:
-                    yield found
+                    yield result
     finally:
         os.close(tickets)
         for connection, child in children.items():
@@ -110,8 +110,8 @@ def _work(works: Sequence[Callable[[], Iterable[Any]]], tickets: int, connection
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         torch.set_num_threads(1)
         while ticket := os.read(tickets, TICKET.size):
-            for found in works[TICKET.unpack(ticket)[0]]():
-                connection.send(("found", found))
+            for result in works[TICKET.unpack(ticket)[0]]():
+                connection.send(("result", result))
         connection.send(("done", None))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it
         with suppress(OSError):

@@ -32,7 +32,7 @@ MOST = 2**16
 """Tokens of a pass, whatever the memory: the time in which it is started is then long hidden behind its arithmetic."""
 SHARE = 0.8
 """Of the memory that is planned with; the rest is for what is cut less evenly, and for holes between tensors."""
-SIDE_BY_SIDE = 128
+WORTH_A_PASS = 128
 """Tokens that a thread's pass may have at least: with fewer rows a product reads more than it multiplies."""
 ADAM = 8
 """Bytes of AdamW's moments for a trained weight, which come with its first step."""
@@ -48,8 +48,8 @@ class Threads:
 
     def __init__(self) -> None:
         self.threads = torch.get_num_threads()
-        self.count = self.threads - 1
-        self.pool = ThreadPoolExecutor(max(1, self.count), "pass")
+        self.count = 0  # until `follow` has made replicas
+        self.pool = ThreadPoolExecutor(max(1, self.threads - 1), "pass")
         self.replicas: list[Policy] = []
         self.places: list[int] = []
         """In memory, of the weights that the replicas share."""
@@ -57,9 +57,9 @@ class Threads:
     def follow(self, learner: Policy) -> bool:
         """Have replicas of the learner; False where they would gain nothing."""
         places = [weight.data_ptr() for weight in learner.trainable().values()]
-        if places != self.places or len(self.replicas) < self.count:
-            made = (learner.replica() for _ in range(self.count))
-            self.places, self.replicas = places, [each for each in made if each is not None]
+        if places != self.places or not self.replicas:
+            made = (learner.replica() for _ in range(self.threads - 1))
+            self.places, self.replicas = places, [replica for replica in made if replica is not None]
         self.count = len(self.replicas)
         return self.count > 0
 
@@ -69,16 +69,17 @@ class Threads:
     ) -> Iterator[Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]]:
         """See `Helpers.working`."""
         self.follow(learner)
-        each = self.threads // (1 + len(works))
+        threads_each = self.threads // (1 + len(works))
 
         def work_in_thread(replica: Policy, work: Work) -> tuple[Any, Mapping[str, Tensor]]:
-            torch.set_num_threads(each)  # of this thread
+            torch.set_num_threads(threads_each)  # of this thread
             return with_gradients(replica, work)
 
-        torch.set_num_threads(each)
-        asked = [self.pool.submit(work_in_thread, *pair) for pair in zip(self.replicas, works, strict=False)]
+        torch.set_num_threads(threads_each)
+        pairs = zip(self.replicas[: len(works)], works, strict=True)
+        asked = [self.pool.submit(work_in_thread, *pair) for pair in pairs]
         try:
-            yield lambda: [each.result() for each in asked]
+            yield lambda: [future.result() for future in asked]
         finally:
             wait(asked)
             torch.set_num_threads(self.threads)
@@ -155,7 +156,7 @@ class Passes:
         Raises:
             RuntimeError: torch's error of a full memory, where no pass can be made smaller.
         """
-        cut, tokens = self._side_by_side(cut), min(tokens, self._limit or tokens)
+        cut, tokens = self._balanced(cut), min(tokens, self._limit or tokens)
         parts = cut(tokens)
         while True:
             try:
@@ -212,14 +213,14 @@ class Passes:
             self.helpers.replicas.clear()
         return True
 
-    def _side_by_side(self, cut: Cut[Part]) -> Cut[Part]:
+    def _balanced(self, cut: Cut[Part]) -> Cut[Part]:
         """A cut into as many passes for each thread, about equally long, which together hold so many tokens at once."""
         if not (isinstance(self.helpers, Threads) and self.policy is not None and self.helpers.follow(self.policy)):
             return cut
         helpers = self.helpers.count
 
         def even(tokens: int) -> Sequence[Part]:
-            threads = max(1, min(1 + helpers, tokens // SIDE_BY_SIDE))
+            threads = max(1, min(1 + helpers, tokens // WORTH_A_PASS))
             most = max(1, tokens // threads)
             wanted = round_up(len(cut(most)), threads)
             return cut(_least(lambda tokens: len(cut(tokens)) <= wanted, most))

@@ -211,7 +211,7 @@ class PretrainedPolicy(Policy):
         while True:
             left = [request for request in requests if request.key not in done]
             try:
-                for request, trajectory in self._side_by_side(left):
+                for request, trajectory in self._concurrently(left):
                     done.add(request.key)
                     yield request, trajectory
             except RuntimeError as error:
@@ -228,7 +228,7 @@ class PretrainedPolicy(Policy):
                 f"drawn at once, and are the same. Set model.rows_at_once: {self.rows_at_once} to begin with that",
             )
 
-    def _side_by_side(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def _concurrently(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """`draw`, by as many processes as there are threads where that pays; the answers are the same."""
         processes = min(torch.get_num_threads(), len(requests) // FORKED)
         live = self.watch is not None or any(isinstance(each, LiveRequest) for each in requests)
