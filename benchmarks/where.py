@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -63,6 +64,8 @@ def main() -> None:
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.against:
+        if not (Path(options.against) / "src/plumbline").is_dir():
+            parser.error(f"{options.against} is no checkout: it has no src/plumbline (git worktree add FOLDER COMMIT)")
         return against(options)
     torch.set_num_threads(options.threads)
     keep_pages()
@@ -136,7 +139,7 @@ def clock() -> float:
 
 def against(options) -> None:
     """Pairs of processes, one of each version; which goes first alternates."""
-    folders = {"here": ".", "there": options.against}
+    folders = {"here": Path(__file__).parents[1], "there": Path(options.against).absolute()}
     arguments = ["--model", options.model, "--dtype", options.dtype, "--threads", str(options.threads)]
     arguments += ["--rounds", str(options.rounds), "--once"]
     print("| step | here [s] | there [s] | there / here, median (least to greatest) | pairs | peak here / there [GB] |")
