@@ -83,7 +83,10 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
         ({**MINIMAL, "rl": {"steps": 1, "groupsize": 2}}, r"unknown key rl.groupsize \(did you mean group_size\?\)"),
         ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"lr": 1}}}, r"unknown key rl.optimiser.lr"),
         ({**MINIMAL, "rl": {"steps": 0}}, "rl.steps: Input should be greater than 0"),
-        ({**MINIMAL, "rl": {"steps": 1, "group_size": 1}}, "rl.group_size: Input should be greater than or equal to 2"),
+        (
+            {**MINIMAL, "rl": {"steps": 1, "group_size": 1}},
+            "rl: rl.algorithm: grpo compares the answers to a prompt: rl.group_size is 2 at least",
+        ),
         ({**MINIMAL, "sampling": {"temperature": 0}}, "sampling: temperature must be greater than 0"),
         ({**MINIMAL, "sampling": {"temperature": True}}, "sampling: temperature is true, where a number"),
         ({**MINIMAL, "sampling": {"top_q": 1}}, r"unknown key sampling.top_q \(did you mean top_p\?\)"),
@@ -123,7 +126,8 @@ def test_every_recipe_that_comes_along_is_valid(name):
             "sampling.selector is read by masked and slots",
         ),
         ("autoregressive", {"sampling": {"steps": 8}}, "sampling.steps is read by masked and slots and flow only"),
-        ("autoregressive", {"rl": {"steps": 1, "kl": "closed"}}, "of family autoregressive, but rl.kl: closed"),
+        ("masked", {"rl": {"steps": 1, "kl": "forward"}}, "of family masked, but rl.kl: forward"),
+        ("slots", {"rl": {"steps": 1, "beta": 1, "teacher": {"hint": "x"}}}, "rl.teacher.hint is for autoregressive"),
         ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel is read by flow only"),
         ("masked", {"model": {"decoder": "lean"}}, "model.decoder is read by autoregressive only"),
         ("slots", {"sampling": {"selector": "ancestral"}}, "sampling.selector: Input should be 'plackett_luce'"),
@@ -210,7 +214,7 @@ def test_a_family_of_ones_own_has_keys_of_its_own_and_no_others(own):
         parse({**own, "model": {**own["model"], "dept": 1}})
     with pytest.raises(RecipeError, match=r"model\.canvas is read by masked"):
         parse({**own, "model": {**own["model"], "canvas": 8}})
-    with pytest.raises(RecipeError, match=r"rl\.kl: closed is read by masked"):
+    with pytest.raises(RecipeError, match=r"rl\.kl: closed is read by autoregressive and masked"):
         parse({**own, "rl": {"steps": 1, "kl": "closed"}})
     with pytest.raises(RecipeError, match="it has no options"):
         parse({**own, "model": {"name": "m", "family": "own_family:Undeclared"}})

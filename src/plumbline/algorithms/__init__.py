@@ -7,11 +7,14 @@ from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.cispo import Cispo
 from plumbline.algorithms.coupled_grpo import CoupledGrpo
 from plumbline.algorithms.diffu_grpo import DiffuGrpo
+from plumbline.algorithms.distil import Distil
+from plumbline.algorithms.dpo import Dpo
 from plumbline.algorithms.espo import Espo
 from plumbline.algorithms.gdpo import Gdpo
 from plumbline.algorithms.grpo import Grpo
 from plumbline.algorithms.gspo import Gspo
 from plumbline.algorithms.just_grpo import JustGrpo
+from plumbline.algorithms.rft import Rft
 from plumbline.algorithms.spg import Spg
 from plumbline.algorithms.wd1 import Wd1
 
@@ -26,4 +29,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "coupled_grpo": CoupledGrpo,
     "spg": Spg,
     "wd1": Wd1,
+    "rft": Rft,
+    "dpo": Dpo,
+    "distil": Distil,
 }

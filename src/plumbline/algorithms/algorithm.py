@@ -32,7 +32,7 @@ from plumbline.algorithms.objective import (
 )
 from plumbline.algorithms.views import Looks, Scores, View, bound_views, trajectory_views
 from plumbline.config.section import PositiveInt, Section
-from plumbline.records import Sampling, Trajectory
+from plumbline.records import Group, Sampling, Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +60,14 @@ class Algorithm(Section, ABC):
     likelihood: ClassVar[str] = "trajectory"
     """What is scored of a rollout: `trajectory`, exactly the choices that were sampled; or what stands for it."""
     has_ratio: ClassVar[bool] = True
-    """Whether new log-probabilities are set against old ones: only then do inner epochs and a KL mean something."""
+    """Whether new log-probabilities are set against old ones: only then do a lag and a KL mean something, and inner
+    epochs where it does not pick."""
+    compares: ClassVar[bool] = True
+    """Whether the answers to a prompt are compared with each other, so that one is not enough."""
+    picks: ClassVar[bool] = False
+    """Whether answers without an advantage are as if they had not been drawn."""
+    paired: ClassVar[bool] = False
+    """Whether an answer's weight hangs on another's log-probability, and on the reference (`Dpo.pair`)."""
 
     name: str
     scale_advantages: Scale = "none"
@@ -84,8 +91,15 @@ class Algorithm(Section, ABC):
         """Advantages [G] of the rewards of a group; NaN was not judged and gets 0."""
         return advantages(rewards, self.scale_advantages)
 
+    def credit(self, group: Group) -> NDArray[np.float64]:
+        """Advantages [G] of a group; by default its rewards decide them alone."""
+        return self.advantages(group.rewards())
+
     def weights(self, lengths: Sequence[int], max_tokens: int) -> NDArray[np.float64]:
-        """The weight [n] of each term of a rollout (see `objective.weights`)."""
+        """The weight [n] of each term of a rollout (see `objective.weights`).
+
+        Where the algorithm `picks`, an answer that was not picked has the length 0.
+        """
         return weights(lengths, self.normaliser, max_tokens)
 
     def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:

@@ -304,6 +304,11 @@ def log_less_confident(places: Places, sampling: Sampling, bound: Tensor, ties: 
     return places.each(work, bound, ties)
 
 
-def divergence(places: Places, reference: Places, sampling: Sampling) -> Tensor:
-    """KL [Q] of each place's token law to the reference's, summed over the vocabulary."""
-    return places.against(reference, sampling, lambda mine, theirs: kl(mine.log_softmax(-1), theirs.log_softmax(-1)))
+def divergence(places: Places, reference: Places, sampling: Sampling, *, forward: bool = False) -> Tensor:
+    """KL [Q] of each place's token law to the reference's, summed over the vocabulary; `forward`: the other way."""
+
+    def work(mine: Tensor, theirs: Tensor) -> Tensor:
+        laws = mine.log_softmax(-1), theirs.log_softmax(-1)
+        return kl(*reversed(laws)) if forward else kl(*laws)
+
+    return places.against(reference, sampling, work)

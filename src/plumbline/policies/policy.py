@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plumbline.policies.chunks import Watch
+    from plumbline.policies.places import Places
     from plumbline.policies.token_law import Noise
 
 
@@ -223,6 +224,58 @@ class Policy(ABC):
             reference: score with the weights that `keep_reference` remembered (without gradient).
             divergence: also compute each step's KL to the reference in closed form, with gradient.
         """
+
+    def compare(
+        self,
+        trajectories: Sequence[Trajectory],  # noqa: ARG002
+        taught: Sequence[Trajectory],  # noqa: ARG002
+        teacher: Policy | None,  # noqa: ARG002
+        *,
+        forward: bool = False,  # noqa: ARG002
+        present: bool = False,  # noqa: ARG002
+    ) -> Terms:
+        """The KL of each scored step between these weights and a teacher's, in closed form, with gradient.
+
+        Args:
+            trajectories: what `sample` returned, under one law.
+            taught: the same answers after the prompts that the teacher is given.
+            teacher: another model; None: the reference's weights.
+            forward: of the teacher to this policy; else the reverse.
+            present: take the present weights in place of the reference's.
+
+        Returns:
+            What `score` returns, with `divergence`.
+
+        Raises:
+            RecipeError: by default, because the family cannot.
+        """
+        raise RecipeError(
+            f"rl.kl: forward, and a teacher with closed, are not available for a policy of family {self.family}",
+            "set rl.kl to sampled",
+        )
+
+    def taught(
+        self,
+        trajectories: Sequence[Trajectory],  # noqa: ARG002
+        *,
+        reference: bool = False,  # noqa: ARG002
+    ) -> Places:
+        """What a teacher, or the `reference`, says at each token of the answers, without gradient, for `compare`.
+
+        Raises:
+            RecipeError: by default, because the family cannot.
+        """
+        raise RecipeError(f"a policy of family {self.family} is no teacher with rl.kl: closed", "set rl.kl to sampled")
+
+    def encode(self, messages: Sequence[Message]) -> NDArray[np.int64]:  # noqa: ARG002
+        """The prompt of a trajectory that answers a chat.
+
+        Raises:
+            RecipeError: by default, because the family cannot be given another prompt afterwards.
+        """
+        raise RecipeError(
+            f"rl.teacher.hint is not available for a policy of family {self.family}", "give rl.teacher.model instead"
+        )
 
     def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:  # noqa: ARG002
         """See `plumbline.algorithms.views.Scores.hide`.

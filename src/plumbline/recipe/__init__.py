@@ -44,6 +44,7 @@ from plumbline.recipe.sections import (
     SharedTaskSection,
     TaskName,
     TaskSection,
+    TeacherSection,
     TinySection,
 )
 
@@ -65,6 +66,7 @@ __all__ = [
     "SharedTaskSection",
     "TaskName",
     "TaskSection",
+    "TeacherSection",
     "TinySection",
     "descriptions",
     "difference_lines",

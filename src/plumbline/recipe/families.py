@@ -140,13 +140,18 @@ def check_reads(recipe: Recipe) -> None:
         RecipeError: names the keys, and the families that read them.
     """
     foreign = [
-        f"{key}: {value} is read by {' and '.join(readers(key))}"
+        f"{key}: {value} is read by {' and '.join(readers(key) or FAMILIES)}"
         for key in sorted(recipe.foreign)
         for value in _set(recipe, key)
     ]
     algorithm = recipe.rl.algorithm if recipe.rl is not None else None
     if algorithm is not None and algorithm.families and recipe.model.family in {*FAMILIES} - {*algorithm.families}:
         foreign.append(f"rl.algorithm: {algorithm.name} is for {' and '.join(algorithm.families)}")
+    if recipe.rl is not None and recipe.model.family in FAMILIES[1:]:
+        if recipe.rl.kl == "forward" or (recipe.rl.teacher is not None and recipe.rl.kl == "closed"):
+            foreign.append("rl.kl: forward, and closed with a teacher, are for autoregressive")
+        if recipe.rl.teacher is not None and recipe.rl.teacher.hint is not None:
+            foreign.append("rl.teacher.hint is for autoregressive")
     if foreign:
         raise RecipeError(
             f"{recipe.name} is of family {recipe.model.family}, but {'; '.join(foreign)}",

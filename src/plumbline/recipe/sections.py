@@ -238,6 +238,25 @@ class ControlsSection(Section):
         return self.score_temperature is None
 
 
+class TeacherSection(Section):
+    """Who the policy is drawn to, in place of the model that the stage began with: the KL is measured to it."""
+
+    model: str | None = None
+    """A local directory or a hub name, of the same vocabulary; None: the model itself."""
+    weights: Literal["start", "present"] = "start"
+    """Of the model itself: those that the stage began with, or those that are trained (without gradient)."""
+    hint: str | None = None
+    """Added to the last message of the teacher's prompt; {gold} in it is the gold answer."""
+
+    @model_validator(mode="after")
+    def _knows_more(self) -> Self:
+        if self.model is None and not self.hint:
+            raise ValueError("give rl.teacher.model, another model, or rl.teacher.hint, what only the teacher is told")
+        if self.model is not None and self.weights == "present":
+            raise ValueError("rl.teacher.weights: present are the policy's own: leave out rl.teacher.model")
+        return self
+
+
 class RlSection(Section):
     """RL over groups of rollouts."""
 
@@ -249,13 +268,18 @@ class RlSection(Section):
     algorithm: SerializeAsAny[Algorithm] = Grpo()
     """A name, or {name: ..., its options} (see `plumbline.algorithms` and docs/algorithms.md)."""
     prompts_per_step: PositiveInt = 4
-    group_size: Annotated[int, Field(ge=2)] = 8
+    group_size: PositiveInt = 8
+    """Answers to each prompt; one is enough where answers are not compared (distil)."""
     inner_epochs: PositiveInt = 1
-    """Optimiser steps on one batch of rollouts (mu); with more than one the clip is live."""
+    """How often each batch of rollouts is learnt from (mu); with more than one optimiser step the clip is live."""
+    minibatch: PositiveInt | None = None
+    """Prompts of an optimiser step; None: all of the batch."""
     beta: float = Field(default=0.0, ge=0)
     """Weight of the KL to the model that RL started from; 0 computes none, and reports none."""
-    kl: Literal["sampled", "closed"] = "sampled"
-    """sampled: estimated from the sampled choices; closed: summed over all choices that a step could have made."""
+    kl: Literal["sampled", "closed", "forward"] = "sampled"
+    """sampled: estimated from the sampled choices; closed: summed over all choices that a step could have made;
+    forward: the same of the reference to the policy (autoregressive models)."""
+    teacher: TeacherSection | None = None
     lag: int = Field(default=0, ge=0)
     """The sampler draws with weights that are so many versions behind, while the learner trains (`training.ahead`)."""
     old: Literal["recorded", "rescored"] = "recorded"
@@ -302,8 +326,16 @@ class RlSection(Section):
         if self.seconds is not None and self.lag:
             raise ValueError("rl.seconds counts the work of steps one after the other: leave out rl.lag")
         how = self.algorithm
-        if not how.has_ratio and (self.inner_epochs > 1 or self.beta > 0):
-            raise ValueError(f"rl.algorithm: {how.name} has no ratio and no KL: one inner epoch, beta 0")
+        if not (how.has_ratio or how.picks) and (self.inner_epochs > 1 or self.minibatch or self.beta > 0):
+            raise ValueError(f"rl.algorithm: {how.name} has no ratio and no KL: one inner epoch, beta 0, no minibatch")
+        if not how.has_ratio and self.beta > 0:
+            raise ValueError(f"rl.algorithm: {how.name} has no KL: leave out rl.beta")
+        if how.compares and self.group_size < 2:
+            raise ValueError(f"rl.algorithm: {how.name} compares the answers to a prompt: rl.group_size is 2 at least")
+        if how.name == "distil" and (self.beta == 0 or self.teacher is None):
+            raise ValueError("rl.algorithm: distil learns from a teacher alone: give rl.teacher, and rl.beta: 1")
+        if self.teacher is not None and self.beta == 0:
+            raise ValueError("rl.teacher is who the KL is measured to: give rl.beta")
         if not (how.exact and how.has_ratio) and (self.lag or self.old == "rescored" or self.tis is not None):
             raise ValueError(
                 f"rl.algorithm: {how.name} has no ratio to what the sampler recorded, so nothing corrects for older "
@@ -314,8 +346,8 @@ class RlSection(Section):
                 "rl.tis weights by learner / sampler, which the ratio to recorded log-probabilities has in it already: "
                 "set rl.old: rescored, or leave out rl.tis"
             )
-        if self.kl == "closed" and not how.exact:
-            raise ValueError("rl.kl: closed sums over the choices of sampled steps; a bound has rl.kl: sampled")
+        if self.kl != "sampled" and not how.exact:
+            raise ValueError(f"rl.kl: {self.kl} sums over the choices of sampled steps; a bound has rl.kl: sampled")
         return self
 
 
@@ -430,6 +462,8 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _engine_fits(self) -> Self:
         """An engine's kernels round otherwise, so what it recorded is corrected for: by default, and if need be."""
+        if self.rl is not None and self.rl.teacher is not None and self.scale.learners > 1:
+            raise ValueError("rl.teacher is in this process alone: leave out scale.learners")
         if self.engine is not None and self.scale.samplers:
             raise ValueError("engine and scale.samplers both draw the rollouts: leave out one of them")
         if self.engine is None or self.rl is None:

@@ -8,7 +8,7 @@ repeated, so resuming is running again.
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from plumbline.checks.refusals import (
 )
 from plumbline.config.imports import named
 from plumbline.config.overrides import as_mapping
+from plumbline.errors import RecipeError
 from plumbline.evaluation.evaluate import evaluate_reference, references_of
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
@@ -231,6 +232,7 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[TaskData], mo
     policy = _open(run, model, "rl")
     for ground in grounds:
         check_prompts(policy, [*ground.train, *_by_id(ground).values()], recipe.sampling)
+    teacher = _teacher(run, policy, grounds)
     with _engine(run, policy, model) as engine, _learners(run, policy, model) as helpers:
 
         def evaluate(done: int) -> dict[str, float]:
@@ -239,9 +241,39 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[TaskData], mo
             hand_over(policy, done, idle)
             return evaluate_inside(run, idle or policy, grounds, done)
 
-        train_rl(policy, train, run, evaluate, engine, helpers)
+        train_rl(policy, train, run, evaluate, engine, helpers, teacher)
     _finish_stage(run, policy, model_section(recipe), "rl", model, train)
     return str(folder)
+
+
+def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | None:
+    """Another model that teaches, where the recipe names one; what any teacher is asked fits into its context.
+
+    Raises:
+        RecipeError: it has another vocabulary, or a hint would be given to a task of several turns.
+        DataError: a prompt with its hint does not fit.
+    """
+    from plumbline.policies.pretrained.policy import check_vocabularies
+    from plumbline.training.rl import hinted
+
+    recipe = run.recipe
+    section = recipe.rl.teacher if recipe.rl is not None else None
+    if section is None:
+        return None
+    teacher = None
+    if section.model is not None:
+        wanted = model_section(recipe).model_copy(update={"lora": None, "name": section.model, "tiny": None})
+        run.working(f"opening {section.model}", 0, 1)
+        teacher = open_policy(wanted, local_model(section.model), derive(recipe.seed, "open", "teacher"))
+        check_vocabularies(policy, teacher)
+        run.environment({"teacher": dict(teacher.engine)})
+    if section.hint is not None:
+        if any(ground.task.turns > 1 for ground in grounds):
+            raise RecipeError("rl.teacher.hint is for tasks of one turn", "leave it out, or give rl.teacher.model")
+        for ground in grounds:
+            told = [replace(example, messages=tuple(hinted(example, section.hint))) for example in ground.train]
+            check_prompts(teacher or policy, told, recipe.sampling)
+    return teacher
 
 
 @contextmanager

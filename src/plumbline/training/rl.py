@@ -6,20 +6,24 @@ Groups without signal cost neither a forward nor a backward pass; the denominato
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.algorithms.advantages import has_signal
+from plumbline.algorithms.algorithm import Algorithm
 from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection
-from plumbline.records import Group
+from plumbline.records import Example, Group, Message
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
+from plumbline.tasks.task import gold_of
 from plumbline.training.ahead import StepRollouts, drawing
 from plumbline.training.judging import check_failures
 from plumbline.training.microbatches import Passes
@@ -59,6 +63,32 @@ def step_metrics(
         "train/sampler_scorer_gap": update.gap if drawn.gap is None else drawn.gap,
         "train/tis_gap": update.gap if section.lag or section.tis is not None else None,
     }
+
+
+def _of_algorithm(algorithm: Algorithm, update: Update, credits_: Sequence[Credit]) -> dict[str, float | None]:
+    """Metrics that only some algorithms have, or lack."""
+    if not algorithm.compares:
+        return {"train/frac_reward_zero_std": None, "train/reward_std": None}
+    if not algorithm.picks:
+        return {}
+    kept = {c.prompt for c in credits_ if c.advantage != 0}
+    share = len(kept) / len({c.prompt for c in credits_})
+    return {"train/frac_prompts_kept": share} | ({"train/reward_margin": update.margin} if algorithm.paired else {})
+
+
+def hinted(example: Example, hint: str) -> list[Message]:
+    """The chat of an example as a teacher is given it, with the hint after its last message.
+
+    Raises:
+        DataError: the hint has {gold}, and the example has no gold answer.
+    """
+    told = hint.replace("{gold}", gold_of(example)) if "{gold}" in hint else hint
+    *before, last = example.messages
+    return [*before, {**last, "content": f"{last['content']}\n\n{told}"}]
+
+
+def _encoded(policy: Policy, hint: str, example: Example) -> NDArray[np.int64]:
+    return policy.encode(hinted(example, hint))
 
 
 def sample_rows(groups: Sequence[Group], credits_: Sequence[Credit], step: int) -> list[dict[str, Any]]:
@@ -129,6 +159,7 @@ def train_rl(
     evaluate: Evaluator | None = None,
     engine: Engine | None = None,
     helpers: Helpers | None = None,
+    teacher: Policy | None = None,
 ) -> None:
     """Train a policy with verified rewards, as the recipe that is in force says (`run.recipe`).
 
@@ -140,6 +171,7 @@ def train_rl(
             step and after the last.
         engine: draws in place of the policy.
         helpers: do some of the passes of each update.
+        teacher: another model that the KL is measured to.
 
     Raises:
         DataError: a task has no examples, or a prompt exceeds the context.
@@ -153,12 +185,15 @@ def train_rl(
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     passes = Passes(optimiser, policy, run, STAGE, helpers)
     progress = Stage(run, STAGE, optimiser, section.seconds)
+    encode = None
+    if section.teacher is not None and section.teacher.hint is not None:
+        encode = partial(_encoded, policy, section.teacher.hint)
 
     def draw(sampler: Sampler, step: int) -> list[Group]:
         return _collect(sampler, source, recipe, step)
 
     with drawing(policy, draw, section, progress, engine) as rollouts_of:
-        if section.beta > 0:
+        if section.beta > 0 or section.algorithm.paired:
             policy.keep_reference()  # before the stage resumes: the weights that this stage began with
         for step in progress.steps():
             done = step + 1
@@ -171,8 +206,8 @@ def train_rl(
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
-            credits_ = credit(drawn.groups, section, shuffle, recipe.controls, turns)
-            update = update_policy(policy, optimiser, credits_, recipe, step, passes)
+            credits_ = credit(drawn.groups, section, shuffle, recipe.controls, turns, encode)
+            update = update_policy(policy, optimiser, credits_, recipe, step, passes, teacher)
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
@@ -181,6 +216,7 @@ def train_rl(
                 run.sample(row)
             values = {
                 **step_metrics(drawn, update, section, step, source.tasks),
+                **_of_algorithm(section.algorithm, update, credits_),
                 **drawn.figures,
                 "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
                 "train/learning_rate": rate,

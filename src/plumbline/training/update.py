@@ -4,25 +4,27 @@ Letters in shapes: N terms of a pass, V views.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.algorithms.advantages import shuffled
 from plumbline.algorithms.algorithm import Scored
+from plumbline.algorithms.dpo import Dpo
 from plumbline.algorithms.views import View
 from plumbline.errors import RecipeError
 from plumbline.policies.policy import Helpers, Policy, Terms
 from plumbline.recipe import ControlsSection, Recipe, RlSection
-from plumbline.records import Group, Trajectory
+from plumbline.records import Example, Group, Trajectory
 from plumbline.seeds import generator
 from plumbline.training import guards
-from plumbline.training.microbatches import Passes, Threads, shared_out
+from plumbline.training.microbatches import Cut, Passes, Threads, shared_out
 from plumbline.training.optimiser import Optimiser
 
 # -- noise -----------------------------------------------------------------------------------------------------------
@@ -166,6 +168,10 @@ def smoothed_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> floa
 # and Dr. GRPO's constant is rollouts * max_tokens * turns allowed: the most tokens that the rollouts could have had,
 # whatever they had, so that a token weighs the same in an episode that took one turn and in one that took all.
 
+#
+# A batch may be learnt from in minibatches of some of its groups, every k-th of them, so that each has something of
+# every task; the weights of each minibatch's rollouts are those of a batch of that size.
+
 NO_CONTROLS = ControlsSection()
 
 
@@ -176,6 +182,9 @@ class Credit:
     turns: tuple[Trajectory, ...]
     advantage: float
     weight: float
+    minibatch: int = 0
+    taught: NDArray[np.int64] | None = None
+    """The prompt that the teacher is given in place of the first turn's."""
 
     @property
     def prompt(self) -> bytes:
@@ -194,6 +203,7 @@ def credit(
     rng: np.random.Generator,
     controls: ControlsSection = NO_CONTROLS,
     turns: int = 1,
+    encode: Callable[[Example], NDArray[np.int64]] | None = None,
 ) -> list[Credit]:
     """Advantages and weights of all rollouts, group by group, as the section's algorithm says.
 
@@ -203,17 +213,28 @@ def credit(
         rng: shuffles advantages for the negative control.
         controls: the recipe's.
         turns: the most that an episode may have.
+        encode: gives the prompt of a teacher that is told more.
     """
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
-    given = [section.algorithm.advantages(group.rewards()) for group in groups]
+    given = [section.algorithm.credit(group) for group in groups]
     if controls.shuffle_advantages:
         given = shuffled(given, rng)
-    lengths = [rollout.num_tokens for rollout in rollouts]
-    weights = section.algorithm.weights(lengths, turns * rollouts[0].turns[0].sampling.max_tokens)
-    return [
-        Credit(rollout.turns, float(advantage), float(weight))
-        for rollout, advantage, weight in zip(rollouts, np.concatenate(given), weights, strict=True)
-    ]
+    count = -(-len(groups) // (section.minibatch or len(groups)))
+    found: list[list[Credit]] = [[] for _ in groups]
+    for minibatch in range(count):
+        rollouts = [rollout for group in groups[minibatch::count] for rollout in group.rollouts]
+        advantages = np.concatenate(given[minibatch::count])
+        lengths = np.array([rollout.num_tokens for rollout in rollouts])
+        if section.algorithm.picks:
+            lengths *= advantages != 0
+        most = turns * rollouts[0].turns[0].sampling.max_tokens
+        weights = iter(section.algorithm.weights(lengths.tolist(), most))
+        for index in range(minibatch, len(groups), count):
+            taught = None if encode is None else encode(groups[index].example)
+            found[index] = [
+                Credit(rollout.turns, float(advantage), float(next(weights)), minibatch, taught)
+                for rollout, advantage in zip(groups[index].rollouts, given[index], strict=True)
+            ]
+    return [credit for credits_ in found for credit in credits_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +253,8 @@ class Update:
     """Choices that were scored with gradient; 0 where no group had a signal."""
     capped: float | None = None
     """Share of units whose importance weight `rl.tis` cut."""
+    margin: float | None = None
+    """Mean of the margins of pairs, before the first update, where the algorithm has pairs."""
     gradient: SignalNoise | None = None
     """What of the first update's squared gradient norm is signal, and what noise; None where one part holds all."""
 
@@ -243,8 +266,9 @@ def update_policy(
     recipe: Recipe,
     step: int,
     passes: Passes | None = None,
+    teacher: Policy | None = None,
 ) -> Update:
-    """`inner_epochs` optimiser steps on one batch of rollouts.
+    """`inner_epochs` times an optimiser step on each minibatch of rollouts.
 
     A rollout with advantage 0 has gradient 0 and is skipped, unless a KL is asked for, which has a gradient everywhere.
     Which states are looked at is drawn once: new, old and reference log-probabilities then differ by the weights alone.
@@ -258,52 +282,78 @@ def update_policy(
         recipe: of the run; with the step its seed decides which steps or hidden positions are scored.
         step: which.
         passes: how the batch is cut; by default as the recipe says, in this process.
+        teacher: what the KL is measured to in place of the reference.
     """
     section = recipe.rl
     assert section is not None
     passes = passes or Passes(optimiser)
-    beta = section.beta
     algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
-    useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     limit = section.max_gap if section.lag == 0 else math.inf  # at a lag the sampler's copy is held to it
-    owners, trajectories = [c for c in useful for _ in c.turns], [turn for c in useful for turn in c.turns]
-    if (other := recipe.controls.score_temperature) is not None:
-        trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
     dice = generator(recipe.seed, "rl", "likelihood", step)
-    views = algorithm.views(policy, trajectories, dice) if useful else []
-    if not views:
+    batches = []
+    for number in sorted({c.minibatch for c in credits_}):
+        useful = [c for c in credits_ if c.minibatch == number and c.weight > 0 and (section.beta > 0 or not c.is_idle)]
+        if useful and (batch := _batch(policy, recipe, useful, dice, passes, teacher)) is not None:
+            batches.append(batch)
+    if not batches:
         gap = probe_gap(policy, credits_[0].turns)
         guards.check_gap(gap, limit, sampling, policy.family)
         return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
-    credited = [owners[view.owner] for view in views]
-    batch = _Batch(policy, recipe, beta, views, credited, helpers=passes.helpers)
-    cut = partial(policy.batches, [view.trajectory for view in views])
-    trial = replace(batch, beta=0.0) if batch.estimated else batch  # its reference is not scored yet
+    cut, trial = batches[0].cut, batches[0]
+    if trial.estimated:  # its reference is not scored yet
+        trial = replace(trial, beta=0.0)
     tokens = passes.tokens(cut, partial(trial.backward, watch=False), section)
-    if not section.recorded and section.inner_epochs > 1:
-        batch.old = passes.fitting(cut, batch.plain, tokens)
-    if batch.estimated:
-        batch.reference = passes.fitting(cut, partial(batch.plain, reference=True), tokens)
-    epochs: list[_Sums] = []
+    updates = len(batches) * section.inner_epochs
+    for batch in batches:
+        if not section.recorded and updates > 1:
+            batch.old = passes.fitting(batch.cut, batch.plain, tokens)
+        if batch.estimated or algorithm.paired:
+            batch.reference = passes.fitting(batch.cut, partial(batch.plain, reference=True), tokens)
+    done: list[_Sums] = []
     norm = 0.0
-    for epoch in range(section.inner_epochs):
-        sums = passes.fitting(cut, partial(batch.backward, watch=epoch == 0), tokens)
-        if epoch == 0 and algorithm.exact:
-            guards.check_gap(sums.gap / sums.terms, limit, sampling, policy.family)
-        guards.check_finite(sums.loss, "loss", step, optimiser.rate_key)
-        norm += optimiser.step(step) / section.inner_epochs
-        epochs.append(sums)
-    first, units = epochs[0], sum(each.units for each in epochs)
+    for _ in range(section.inner_epochs):
+        for batch in batches:
+            margin = batch.pair(passes.fitting(batch.cut, batch.plain, tokens)) if algorithm.paired else None
+            sums = passes.fitting(batch.cut, partial(batch.backward, watch=not done), tokens)
+            sums.margin = margin
+            if not done and algorithm.exact:
+                guards.check_gap(sums.gap / sums.terms, limit, sampling, policy.family)
+            guards.check_finite(sums.loss, "loss", step, optimiser.rate_key)
+            norm += optimiser.step(step) / updates
+            done.append(sums)
+    first, units = done[0], sum(each.units for each in done)
+    groups = len({c.prompt for c in credits_ if c.minibatch == batches[0].credited[0].minibatch})
     return Update(
-        sum(each.loss / section.inner_epochs for each in epochs),
+        sum(each.loss for each in done) / updates,
         norm,
-        sum(each.clipped for each in epochs) / units if algorithm.has_ratio else None,
-        sum(each.kl for each in epochs) / sum(each.kl_terms for each in epochs) if beta > 0 else None,
+        sum(each.clipped for each in done) / units if algorithm.has_ratio else None,
+        sum(each.kl for each in done) / sum(each.kl_terms for each in done) if section.beta > 0 else None,
         first.gap / first.terms if algorithm.exact else None,
-        first.terms,
-        sum(each.capped for each in epochs) / units if section.tis is not None else None,
-        first.watched.measure(first.sizes, len({c.prompt for c in credits_})),
+        sum(each.terms for each in done) // section.inner_epochs,
+        sum(each.capped for each in done) / units if section.tis is not None else None,
+        first.margin,
+        first.watched.measure(first.sizes, groups),
     )
+
+
+def _batch(
+    policy: Policy,
+    recipe: Recipe,
+    useful: Sequence[Credit],
+    dice: np.random.Generator,
+    passes: Passes,
+    teacher: Policy | None,
+) -> "_Batch | None":
+    """A minibatch of the rollouts that have a gradient, as it is scored; None where nothing is to be."""
+    assert recipe.rl is not None
+    owners, trajectories = [c for c in useful for _ in c.turns], [turn for c in useful for turn in c.turns]
+    if (other := recipe.controls.score_temperature) is not None:
+        trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
+    views = recipe.rl.algorithm.views(policy, trajectories, dice)
+    if not views:
+        return None
+    credited = [owners[view.owner] for view in views]
+    return _Batch(policy, recipe, recipe.rl.beta, views, credited, helpers=passes.helpers, teacher=teacher)
 
 
 @dataclass(slots=True)
@@ -321,6 +371,7 @@ class _Sums:
     units: int = 0
     kl: float = 0.0
     kl_terms: int = 0
+    margin: float | None = None
 
     def join(self, other: "_Sums") -> None:
         """Add the sums over other passes of the same epoch."""
@@ -344,11 +395,48 @@ class _Batch:
     ones."""
     reference: Sequence[Tensor] | None = None
     helpers: Helpers | None = None
+    teacher: Policy | None = None
+
+    @property
+    def section(self) -> RlSection:
+        """The recipe's."""
+        assert self.recipe.rl is not None
+        return self.recipe.rl
+
+    @property
+    def present(self) -> bool:
+        """Whether the policy's present weights are the teacher."""
+        return self.section.teacher is not None and self.section.teacher.weights == "present"
 
     @property
     def estimated(self) -> bool:
         """Whether a KL is estimated from what was sampled."""
-        return self.beta > 0 and self.recipe.rl is not None and self.recipe.rl.kl == "sampled"
+        return self.beta > 0 and self.section.kl == "sampled"
+
+    @property
+    def cut(self) -> Cut[list[int]]:
+        """From the most tokens of a pass to the passes, as indices of views."""
+        return partial(self.policy.batches, [view.trajectory for view in self.views])
+
+    def taught(self, indices: Sequence[int]) -> list[Trajectory]:
+        """Views as the teacher, or the reference, is given them."""
+        pairs = [(self.views[index].trajectory, self.credited[index].taught) for index in indices]
+        return [each if prompt is None else replace(each, prompt=prompt) for each, prompt in pairs]
+
+    def pair(self, now: Sequence[Tensor]) -> float:
+        """Weigh the answers of pairs by their log-probabilities `now`; the mean margin."""
+        algorithm = cast(Dpo, self.section.algorithm)
+        assert self.reference is not None
+        of_view = [float((new - old).sum()) for new, old in zip(now, self.reference, strict=True)]
+        rollouts = {id(c.turns): c for c in self.credited}
+        gained = dict.fromkeys(rollouts, 0.0)
+        for c, value in zip(self.credited, of_view, strict=True):
+            gained[id(c.turns)] += value
+        signs = np.sign([c.advantage for c in rollouts.values()])
+        advantages, self.loss, margin = algorithm.pair(signs, np.array([gained[key] for key in rollouts]))
+        advantage_of = dict(zip(rollouts, map(float, advantages), strict=True))
+        self.credited = [replace(c, advantage=advantage_of[id(c.turns)]) for c in self.credited]
+        return margin
 
     def plain(self, passes: Sequence[Sequence[int]], *, reference: bool = False) -> list[Tensor]:
         """Log-probabilities of each view without gradient."""
@@ -356,6 +444,9 @@ class _Batch:
         for share in shared_out(near, self.policy, passes, partial(_plain, self._bare(), reference)):
             found |= share
         return [found[index] for index in range(len(self.views))]
+
+    loss: float | None = None
+    """Of pairs, which no pass has whole."""
 
     def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
         """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share of the passes."""
@@ -365,6 +456,7 @@ class _Batch:
         own.sizes = sizes
         for theirs in others:
             own.join(theirs)
+        own.loss = own.loss if self.loss is None else self.loss
         return own
 
     def _bare(self) -> "_Batch":
@@ -376,7 +468,14 @@ class _Batch:
         sums = _Sums(GradientParts(self.policy.trainable()), {})
         for number, indices in numbered:
             trajectories = [self.views[index].trajectory for index in indices]
-            terms = self.policy.score(trajectories, divergence=self.beta > 0 and not self.estimated)
+            closed = self.beta > 0 and not self.estimated
+            if closed and (self.section.teacher is not None or self.section.kl == "forward"):
+                taught, present = self.taught(indices), self.present
+                terms = self.policy.compare(
+                    trajectories, taught, self.teacher, forward=self.section.kl == "forward", present=present
+                )
+            else:
+                terms = self.policy.score(trajectories, divergence=closed)
             sums.gap += float((terms.logprobs.detach() - terms.recorded).abs().sum())
             sums.terms += len(terms.logprobs)
             loss = _loss(terms, self, indices, sums)
@@ -400,15 +499,18 @@ def _plain(batch: _Batch, reference: bool, passes: Sequence[Sequence[int]], poli
     found = dict[int, Tensor]()
     for indices in passes:
         part = [batch.views[index].trajectory for index in indices]
-        logprobs = policy.score(part, reference=reference).logprobs
+        if reference:
+            own = batch.teacher is None and not batch.present
+            logprobs = (batch.teacher or policy).score(batch.taught(indices), reference=own).logprobs
+        else:
+            logprobs = policy.score(part).logprobs
         found |= zip(indices, logprobs.split([len(each.logprobs) for each in part]), strict=True)
     return found
 
 
 def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> Tensor:
     """The loss of one pass; numbers for the metrics are added to `sums`."""
-    section, beta = batch.recipe.rl, batch.beta
-    assert section is not None
+    section, beta = batch.section, batch.beta
     credited = [batch.credited[index] for index in indices]
     old, reference = (
         None if known is None else torch.cat([known[index] for index in indices])

@@ -19,5 +19,7 @@ class AutoregressiveModel(PretrainedModel):
 
 
 OPTIONS = FamilyOptions(
-    model=AutoregressiveModel, policy="plumbline.policies.autoregressive.policy:AutoregressivePolicy"
+    model=AutoregressiveModel,
+    reads=frozenset({"rl.kl"}),
+    policy="plumbline.policies.autoregressive.policy:AutoregressivePolicy",
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import DataError, ModelError, RecipeError
@@ -23,8 +24,8 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, windows
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, joined, pack_sizes
-from plumbline.policies.places import head_log_prob
-from plumbline.policies.policy import Demonstration, LiveRequest, Terms, common_law
+from plumbline.policies.places import Places, divergence, head_log_prob
+from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn, padded
 from plumbline.policies.token_law import Noise, check_drawn, draw, log_prob, uniforms
@@ -153,6 +154,8 @@ WORTH_LAYING_OUT = 16
 """Answers for which the weights are laid out once: that takes as long as three tokens of that many."""
 PLAIN = Sampling()
 """The law of supervised training: temperature 1, no filter."""
+Targets = tuple[Sequence[int], Sequence[bool]]
+"""A sequence's ids, and which of them are scored."""
 
 
 class AutoregressivePolicy(PretrainedPolicy):
@@ -274,23 +277,53 @@ class AutoregressivePolicy(PretrainedPolicy):
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """See `Policy.score`."""
         if divergence:
-            raise RecipeError(
-                "rl.kl: closed is not available for autoregressive policies", "set rl.kl to sampled (the k3 estimate)"
-            )
+            return self.compare(trajectories, trajectories, None)
         sampling = common_law(trajectories)
         if not reference:
             return Terms.of(trajectories, self._score(self.model, trajectories, sampling))
         with torch.no_grad(), self.as_reference() as model:
             return Terms.of(trajectories, self._score(model, trajectories, sampling))
 
+    def compare(
+        self,
+        trajectories: Sequence[Trajectory],
+        taught: Sequence[Trajectory],
+        teacher: Policy | None,
+        *,
+        forward: bool = False,
+        present: bool = False,
+    ) -> Terms:
+        """See `Policy.compare`."""
+        sampling = common_law(trajectories)
+        if not self._abilities.linear_head:
+            raise RecipeError("rl.kl: closed needs a model whose last layer is linear", "set rl.kl to sampled")
+        theirs = self.taught(taught, reference=not present) if teacher is None else teacher.taught(taught)
+        mine, targets = self._places(self.model, trajectories)
+        logprobs = _log_probs(mine, targets, sampling)
+        per_token = divergence(mine, theirs, sampling, forward=forward)
+        owner = torch.repeat_interleave(torch.tensor([t.num_tokens for t in trajectories], device=per_token.device))
+        return Terms.of(trajectories, logprobs, per_token.new_zeros(len(trajectories)).index_add(0, owner, per_token))
+
+    @torch.no_grad()
+    def taught(self, trajectories: Sequence[Trajectory], *, reference: bool = False) -> Places:
+        """See `Policy.taught`."""
+        with self.as_reference() if reference else nullcontext(self.model) as model:
+            return self._places(model, trajectories)[0]
+
+    def _places(self, model: Any, trajectories: Sequence[Trajectory]) -> tuple[Places, Tensor]:
+        """Where a pass says the answers' tokens, and these tokens [N]; for a linear head."""
+        if self._goes_in_packs(trajectories):
+            return self._pack_places(model, pack(trajectories, self.device, rounded=self._rounded))
+        return self._row_places(model, *self._rows(_sequences(trajectories)))
+
+    def encode(self, messages: Sequence[Message]) -> NDArray[np.int64]:
+        """See `Policy.encode`."""
+        return np.array(self.chat.prompt(messages), dtype=np.int64)
+
     def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> Tensor:
         if self._goes_in_packs(trajectories):
-            return self._score_pack(model, pack(trajectories, self.device, rounded=self._rounded), sampling)
-        sequences = []
-        for trajectory in trajectories:
-            prompt, answer = trajectory.prompt.tolist(), trajectory.tokens.tolist()
-            sequences.append((prompt + answer, [False] * len(prompt) + [True] * len(answer)))
-        return self._score_rows(model, sequences, sampling)
+            return _log_probs(*self._places(model, trajectories), sampling)
+        return self._score_rows(model, _sequences(trajectories), sampling)
 
     def _goes_in_packs(self, trajectories: Sequence[Trajectory]) -> bool:
         return self._packed and self._within_reach(len(t.prompt) + t.num_tokens for t in trajectories)
@@ -299,30 +332,33 @@ class AutoregressivePolicy(PretrainedPolicy):
         """Whether no layer's window cuts off any token of sequences of these lengths."""
         return self._reach is None or all(length <= self._reach for length in lengths)
 
-    def _score_pack(self, model: Any, packed: Pack, sampling: Sampling) -> Tensor:
-        """Log-probabilities [N] of the targets of a pack."""
+    def _pack_places(self, model: Any, packed: Pack) -> tuple[Places, Tensor]:
+        """The places of a pack's targets, and these [N]."""
         hidden = model.get_decoder()(
             packed.ids,
             **see(packed, model.dtype, shared=self._abilities.shared),
             position_ids=packed.positions,
             use_cache=False,
         ).last_hidden_state[0, packed.predictors]
-        head = model.get_output_embeddings()
-        return head_log_prob(hidden, head.weight, head.bias, packed.targets, sampling)
+        return Places(model.get_output_embeddings(), None, hidden), packed.targets
 
-    def _score_rows(
-        self, model: Any, sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], sampling: Sampling
-    ) -> Tensor:
-        """Log-probabilities [N] of the targets of padded rows."""
-        # Padded on the right, where a causal model never sees it.
+    def _rows(self, sequences: Sequence[Targets]) -> tuple[Tensor, Tensor, Tensor]:
+        """Ids as padded rows, and the row and column of each target [N]; padding is on the right, unseen."""
         ids, is_target = (padded(parts)[0].to(self.device) for parts in zip(*sequences, strict=True))
         row, column = is_target.nonzero(as_tuple=True)
-        targets = ids[row, column]
+        return ids, row, column
+
+    def _row_places(self, model: Any, ids: Tensor, row: Tensor, column: Tensor) -> tuple[Places, Tensor]:
+        """The places of the targets of padded rows, and these [N]."""
+        hidden = model.get_decoder()(ids, use_cache=False).last_hidden_state[row, column - 1]
+        return Places(model.get_output_embeddings(), None, hidden), ids[row, column]
+
+    def _score_rows(self, model: Any, sequences: Sequence[Targets], sampling: Sampling) -> Tensor:
+        """Log-probabilities [N] of the targets of padded rows."""
+        ids, row, column = self._rows(sequences)
         if self._abilities.linear_head:
-            hidden = model.get_decoder()(ids, use_cache=False).last_hidden_state[row, column - 1]
-            head = model.get_output_embeddings()
-            return head_log_prob(hidden, head.weight, head.bias, targets, sampling)
-        return log_prob(model(ids, use_cache=False).logits[row, column - 1], targets, sampling)
+            return _log_probs(*self._row_places(model, ids, row, column), sampling)
+        return log_prob(model(ids, use_cache=False).logits[row, column - 1], ids[row, column], sampling)
 
     def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
         """See `Policy.demonstrate`."""
@@ -345,5 +381,14 @@ class AutoregressivePolicy(PretrainedPolicy):
         # Without shared attention a pack would cost the square of the whole batch.
         if self._packed and self._abilities.shared and self._within_reach(len(tokens) for tokens, _ in sequences):
             packed = pack_demonstrations(sequences, self.device, rounded=self._rounded)
-            return -self._score_pack(self.model, packed, PLAIN).sum()
+            return -_log_probs(*self._pack_places(self.model, packed), PLAIN).sum()
         return -self._score_rows(self.model, sequences, PLAIN).sum()
+
+
+def _sequences(trajectories: Sequence[Trajectory]) -> list[Targets]:
+    parts = [(each.prompt.tolist(), each.tokens.tolist()) for each in trajectories]
+    return [(prompt + answer, [False] * len(prompt) + [True] * len(answer)) for prompt, answer in parts]
+
+
+def _log_probs(places: Places, targets: Tensor, sampling: Sampling) -> Tensor:
+    return head_log_prob(places.hidden, places.head.weight, places.head.bias, targets, sampling)

@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from plumbline.errors import DataError, ModelError
+from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.chunks import Chunk, Law, chunks
 from plumbline.policies.forks import forked, may_fork
 from plumbline.policies.memory import free, give_back_where_scarce, is_full
@@ -378,3 +378,17 @@ class PretrainedPolicy(Policy):
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
+
+
+def check_vocabularies(policy: Policy, teacher: Policy) -> None:
+    """Raise RecipeError where a teacher's tokens, or the number of its logits, are not the policy's."""
+    pair = [each for each in (policy, teacher) if isinstance(each, PretrainedPolicy)]
+    mine, theirs = (each.chat.tokenizer.get_vocab() for each in pair)
+    sizes = [each.model.get_output_embeddings().weight.shape[0] for each in pair]
+    if mine != theirs or sizes[0] != sizes[1]:
+        other = sum(theirs.get(token) != index for token, index in mine.items())
+        raise RecipeError(
+            f"rl.teacher.model has another vocabulary: {other} of {len(mine)} tokens differ, and the heads have "
+            f"{sizes[0]} and {sizes[1]} logits",
+            "take a teacher of the same family of models, such as a larger one of the same release",
+        )

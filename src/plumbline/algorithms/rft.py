@@ -1,0 +1,74 @@
+"""Rejection sampling: supervised learning on the best of a model's own answers.
+
+Rule. Of the G answers to a prompt the `kept` best are kept, each text once; loss = -mean of log p over the choices of
+the kept answers. A step is a round: answers to `rl.prompts_per_step` prompts are drawn, and the kept ones learnt for
+`rl.inner_epochs` epochs in steps of `rl.minibatch` prompts. Several rounds are expert iteration.
+
+Reason. What the verifier says is used to choose and for nothing else, so there is no ratio to clip, and no wrong answer
+to move away from. What GRPO adds is mainly that groups without a right answer count nothing (Xiong et al. 2025,
+arXiv:2504.11343), and here they do not either.
+
+Source. RFT: Yuan et al. 2023, arXiv:2308.01825; RAFT: Dong et al. 2023, arXiv:2304.06767; expert iteration: Anthony et
+al. 2017, arXiv:1705.08439.
+
+Assumption. Answers are drawn, and scored, at `sampling.temperature`; at 1 without filters the loss is that of SFT.
+
+Edge case. Ties go to the answer that was drawn first. A prompt without an answer that earns enough teaches nothing
+(`train/frac_prompts_kept`). `unverified` keeps the first answers whatever they earn: the control that tells what the
+verifier adds to training on one's own samples (Zhang et al. 2026, arXiv:2604.01193).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from plumbline.algorithms.advantages import TOLERANCE
+from plumbline.algorithms.algorithm import Algorithm, Scored
+from plumbline.algorithms.objective import Losses, Normaliser
+from plumbline.config.section import PositiveInt
+from plumbline.records import Group
+
+
+class Picking(Algorithm):
+    """An algorithm that picks answers of each group, and raises or lowers their log-probabilities."""
+
+    has_ratio: ClassVar[bool] = False
+    picks: ClassVar[bool] = True
+
+    def surrogate(self, scored: Scored) -> Losses:
+        """See `Algorithm.surrogate`: -sum of weight * advantage * log p."""
+        return Losses(-(scored.weight * scored.step_weight * scored.advantage * scored.new).sum())
+
+
+class Rft(Picking):
+    """Supervised learning on the best answers to each prompt."""
+
+    name: Literal["rft"] = "rft"
+    normaliser: Normaliser = "dapo"
+    kept: PositiveInt = 1
+    """The most answers that are kept of a prompt."""
+    least: float | None = Field(default=None, gt=0)
+    """What a kept answer earns at least; None: more than its group's mean."""
+    unverified: bool = False
+    """Keep the first answers, whatever they earn: a control."""
+
+    def credit(self, group: Group) -> NDArray[np.float64]:
+        """See `Algorithm.credit`: 1 for a kept answer, 0 for the others."""
+        rewards, kept = group.rewards(), np.zeros(len(group.rollouts))
+        if self.unverified:
+            order, enough = list(range(len(rewards))), np.ones(len(rewards), dtype=bool)
+        else:
+            judged = ~np.isnan(rewards)
+            bar = self.least if self.least is not None else np.mean(rewards[judged]) + TOLERANCE if judged.any() else 0
+            enough = judged & (rewards >= bar)
+            order = sorted(range(len(rewards)), key=lambda index: -np.nan_to_num(rewards[index]))
+        texts: set[str] = set()
+        for index in order:
+            if enough[index] and len(texts) < self.kept and group.rollouts[index].text not in texts:
+                texts.add(group.rollouts[index].text)
+                kept[index] = 1.0
+        return kept
