@@ -257,6 +257,7 @@ def entries() -> int:
 
 
 BUDGETS = {
+    "plumbline_answers": 330,
     "plumbline_commerce": 6_259,
     "plumbline_forms": 6_283,
     "plumbline_miniwob": 1_578,
