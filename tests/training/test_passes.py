@@ -358,6 +358,8 @@ def test_a_replica_has_the_same_weights_and_gradients_of_its_own(tiny_folder, tw
         assert weight.data_ptr() == theirs[name].data_ptr(), name
     places = {weight.data_ptr() for weight in policy.model.parameters()}
     assert places == {weight.data_ptr() for weight in other.model.parameters()}, "no weight is there twice"
+    with other.as_reference():
+        assert policy.trainable().keys() == mine.keys(), "which adapter a replica uses is its own affair"
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no settings of its allocator")

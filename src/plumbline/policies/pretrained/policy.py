@@ -157,7 +157,11 @@ class PretrainedPolicy(Policy):
         """A policy with trainable weights of its own; frozen ones, such as those below adapters, are shared."""
         for model in (self.model, self._reference):
             if isinstance(model, nn.Module):
-                memo |= {id(weight): weight for weight in model.parameters() if not weight.requires_grad}
+                memo |= {
+                    id(weight): memo.get(id(weight), weight)
+                    for weight in model.parameters()
+                    if not weight.requires_grad
+                }
         memo[id(self.say)] = self.say  # whoever is told is the same
         other = object.__new__(type(self))
         memo[id(self)] = other
@@ -172,7 +176,9 @@ class PretrainedPolicy(Policy):
         """See `Policy.replica`."""
         if self.device.type != "cpu" or not self.is_wide():
             return None
-        return copy.deepcopy(self, {id(each): nn.Parameter(each.detach()) for each in self.trainable().values()})
+        # Of the reference's adapter, too: each replica switches between the two for itself.
+        own = [each for name, each in self.model.named_parameters() if each.requires_grad or ".reference." in name]
+        return copy.deepcopy(self, {id(each): nn.Parameter(each.detach(), each.requires_grad) for each in own})
 
     def facts(self) -> dict[str, str]:
         """What every family says about its engine."""
