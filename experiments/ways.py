@@ -1,0 +1,255 @@
+"""Which way makes a small model better: arms at equal processor-seconds from one published model, and their controls.
+
+    plumbline get smollm2-135m
+    python experiments/ways.py run strict-json sft grpo --seed 0   # a row to ways.jsonl as an arm ends; resumes
+    python experiments/ways.py run strict-json all --seed 0 1 2    # twelve minutes an arm and seed on two fast cores
+    python experiments/ways.py table strict-json                   # as in docs/which-way.md
+    python experiments/ways.py figure docs/which-way.svg
+    python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
+
+The arms are the recipes strict-json-*; of another task they take what those set over strict-json. All are trained for
+as many processor-seconds, whatever steps their recipe says, and asked the same held-out prompts, greedily and sampled;
+arms of one seed begin with the same prompts in the same order.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import numpy as np
+
+from plumbline.evaluation.comparison import judged_pairs
+from plumbline.evaluation.statistics import holm, paired, rate_interval
+from plumbline.recipe import differences, load
+from plumbline.records import Evaluation
+from plumbline.reports.charts import Scale, spread, ticks
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.observers import LiveView
+from plumbline.runs.run import Run
+from plumbline.storage import read_jsonl, write_jsonl
+from plumbline.training.pipeline import run_recipe
+
+ROWS = Path(__file__).parent / "ways.jsonl"
+WAYS = {
+    "sft": "SFT on gold answers",
+    "rft": "rejection sampling, best of 8",
+    "expert-iteration": "expert iteration",
+    "grpo": "GRPO",
+    "dpo": "DPO, best against worst of 8",
+    "self-distillation": "self-distillation, told the gold answer",
+    "distillation": "on-policy distillation from what SFT made",
+    "unverified": "control: SFT on own answers, unchecked",
+    "control": "control: GRPO, shuffled advantages",
+}
+TASKS = {"strict-json": (), "short-answers": ()}
+"""Tasks, and what all their arms set."""
+FOLDER = Path("runs/ways")
+COLOURS = ("#0b5cad", "#b3450b", "#0a6b5e", "#7a3fa3", "#c2185b", "#5d7a00", "#00838f", "#8d6e63", "#555555")
+CHANGED = ("sft", "rl", "controls")
+"""Sections in which the ways differ."""
+SPLIT, READING = "test", "strict"
+NATIVE = any(name in Path("/proc/cpuinfo").read_text() for name in ("avx512_bf16", "amx_bf16"))
+"""Whether the processor multiplies bfloat16; emulated it takes ten times as long as float32."""
+SECONDS = 1200.0
+"""Processor-seconds that an arm's stage may take: ten minutes of two cores."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train and evaluate arms, or go on with them")
+    run.add_argument("task", choices=TASKS)
+    run.add_argument("arms", nargs="+", choices=["all", *WAYS])
+    run.add_argument("--seed", type=int, nargs="+", default=[0])
+    run.add_argument("--seconds", type=float, default=SECONDS, help="processor-seconds of training")
+    run.add_argument("--set", dest="overrides", action="append", default=[], help="KEY=VALUE of the recipe, for trials")
+    run.add_argument("--rows", type=Path, default=ROWS, help="where rows are added")
+    for name in ("table", "figure", "parses"):
+        show = commands.add_parser(name)
+        show.add_argument("target", help="an SVG file" if name == "figure" else "a task")
+        show.add_argument("--rows", type=Path, default=ROWS)
+    options = parser.parse_args()
+    if options.command == "run":
+        for seed in options.seed:
+            for name in WAYS if "all" in options.arms else options.arms:
+                run_arm(options, name, seed)
+        return
+    rows = [row for _, row in read_jsonl(options.rows) if not row["set"]]
+    if options.command == "table":
+        print(table([row for row in rows if row["task"] == options.target]))
+    elif options.command == "parses":
+        print(parses(options.target))
+    else:
+        Path(options.target).write_text(figure(rows))
+
+
+def run_arm(options: argparse.Namespace, name: str, seed: int) -> None:
+    """Train an arm, or go on with it, and add its row."""
+    trial = "".join(f"-{each}" for each in options.overrides)
+    places = {way: FOLDER / f"{options.task}-{way}-{options.seconds:g}-seed{seed}{trial}" for way in WAYS}
+    folder = Path(str(places[name]).replace(" ", ""))
+    way = "strict-json" if name == "grpo" else f"strict-json-{name}"
+    stage = "sft" if name == "sft" else "rl"
+    overrides = [f"seed={seed}", f"{stage}.seconds={options.seconds}", f"{stage}.steps=100000", *TASKS[options.task]]
+    if not NATIVE:
+        overrides.append("model.dtype=float32")
+    if name == "distillation":
+        overrides.append(f"rl.teacher.model={places['sft'] / 'models' / 'sft'}")
+    if options.task != "strict-json":
+        said = {
+            key: value for key, _, value in differences(load("strict-json"), load(way)) if not key.startswith("name")
+        }
+        overrides += [f"{key}={json.dumps(value)}" for key, value in said.items() if key.split(".")[0] in CHANGED]
+        way = options.task
+    recipe = load(way, [*overrides, *options.overrides])
+    print(f"arm {folder.name}", file=sys.stderr, flush=True)
+    if not (folder / "result.json").is_file():
+        share_start(recipe, folder)
+        run_recipe(recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()])
+    row = {"task": options.task, "arm": name, "seed": seed, "budget": options.seconds, "set": options.overrides}
+    seen = [each for _, each in read_jsonl(options.rows)] if options.rows.is_file() else []
+    if not any({key: each[key] for key in row} == row for each in seen):
+        write_jsonl(options.rows, [*seen, row | figures(Run.read(folder), stage)])
+
+
+def share_start(recipe: Any, folder: Path) -> None:
+    """Take the evaluations of the published model, which no arm changes, from an earlier arm."""
+    if (folder / "recipe.yaml").is_file():
+        return
+    with Run.start(recipe, folder, resume=False):
+        for mode in ("greedy", "sampled"):
+            name = f"{EvaluationKey('base', SPLIT, mode)}.json"
+            for other in sorted(FOLDER.glob(f"*/evaluations/{name}")):
+                other_recipe = Run.read(other.parents[1]).recipe
+                if all(getattr(other_recipe, key) == getattr(recipe, key) for key in ("seed", "task", "sampling")):
+                    (folder / "evaluations").mkdir(exist_ok=True)
+                    (folder / "evaluations" / name).write_bytes(other.read_bytes())
+                    break
+
+
+def figures(run: Any, stage: str) -> dict[str, Any]:
+    """What a finished arm came to: greedy and sampled, before and after, its cost, and its course."""
+    evaluations = run.evaluations()
+    timings = [row for _, row in read_jsonl(run.folder / "timings.jsonl") if row["stage"] == stage]
+    cost = [
+        sum(value for key, value in row.items() if key in ("cpu/step", "cpu/rollouts", "cpu/update")) for row in timings
+    ]
+    rows = run.rows(stage)
+    course = [
+        [round(float(spent), 1), round(row["train/reward"], 4)]
+        for spent, row in zip(np.cumsum(cost), [row for row in rows if row["step"] > 0], strict=True)
+        if row.get("train/reward") is not None
+    ]
+    found: dict[str, Any] = {
+        "seconds": round(sum(cost)),
+        "steps": len(cost),
+        "dtype": run.recipe.model.dtype,
+        "course": course,
+        "baselines": {
+            key.mode: round(each.mean_reward, 4) for key, each in evaluations.items() if key.stage == "reference"
+        },
+    }
+    for mode in ("greedy", "sampled"):
+        before, after = (evaluations[EvaluationKey(name, SPLIT, mode)] for name in ("base", stage))
+        found[mode] = compared(before, after)
+    return found
+
+
+def compared(before: Evaluation, after: Evaluation) -> dict[str, Any]:
+    """The share that is all right and the mean reward, before and after, paired."""
+    pairs = judged_pairs(before, after)
+    found: dict[str, Any] = {"n": len(pairs), "tokens": round(float(np.mean([row.tokens for _, row in pairs])), 1)}
+    for name, value in (
+        ("strict", lambda row: row.readings[READING]),
+        ("reward", lambda row: row.reward),
+        ("parses", lambda row: row.readings.get("parses", np.nan)),
+    ):
+        first, last = ([value(pair[side]) for pair in pairs] for side in (0, 1))
+        change = paired(first, last)
+        found[name] = {
+            "before": round(float(np.mean(first)), 4),
+            "after": round(float(np.mean(last)), 4),
+            "change": [
+                round(each, 4) for each in (change.difference.mean, change.difference.low, change.difference.high)
+            ],
+            "p": change.p_value,
+        }
+    return found
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The ways and the controls, with a change for each seed; Holm's correction is over the largest p of each."""
+    of = {name: those for name in WAYS if (those := [row for row in rows if row["arm"] == name])}
+    largest = holm([max(row["greedy"]["strict"]["p"] for row in those) for those in of.values()])
+    lines = [
+        "| way | seconds | strict, greedy | change in each seed | p (Holm) | strict, sampled | reward, greedy |",
+        "|---|--:|--:|---|--:|--:|--:|",
+    ]
+    for (name, those), p in zip(of.items(), largest, strict=True):
+
+        def mean(mode: str, what: str, those: list[dict[str, Any]] = those) -> float:
+            return float(np.mean([row[mode][what]["after"] for row in those]))
+
+        changes = ", ".join("{:+.3f} [{:+.3f}, {:+.3f}]".format(*row["greedy"]["strict"]["change"]) for row in those)
+        seconds = np.mean([row["seconds"] for row in those])
+        lines.append(
+            f"| {WAYS[name]} | {seconds:,.0f} | {mean('greedy', 'strict'):.3f} | {changes} | {p:.4f} "
+            f"| {mean('sampled', 'strict'):.3f} | {mean('greedy', 'reward'):.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def parses(task: str) -> str:
+    """Of a task's runs, the answers that parse as any JSON, and how many of these the strict verifier refuses."""
+    lines = ["| evaluation | parses | of these not as asked |", "|---|--:|--:|"]
+    for folder in sorted(FOLDER.glob(f"{task}-*")):
+        for key, evaluation in Run.read(folder).evaluations().items():
+            if key.stage == "reference" or not (valid := [row for row in evaluation.rows if row.readings["parses"]]):
+                continue
+            wrong = rate_interval([not row.readings[READING] for row in valid])
+            lines.append(
+                f"| {folder.name} {key} | {len(valid)} of {len(evaluation.rows)} "
+                f"| {wrong.mean:.3f} [{wrong.low:.3f}, {wrong.high:.3f}] |"
+            )
+    return "\n".join(lines)
+
+
+def figure(rows: list[dict[str, Any]]) -> str:
+    """The course of the reward of sampled answers over processor-seconds, an arm a line, the mean of its seeds."""
+    courses = {name: [row["course"] for row in rows if row["arm"] == name and row["course"]] for name in WAYS}
+    lines: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for name, those in courses.items():
+        if those:
+            at = np.linspace(max(each[0][0] for each in those), min(each[-1][0] for each in those), 40)
+            lines[name] = at, np.mean([np.interp(at, *np.transpose(each)) for each in those], axis=0)
+    last, highest = (max(float(values[side].max()) for values in lines.values()) for side in (0, 1))
+    across, up = Scale(0, last, 50, 560), Scale(0, highest, 300, 20)
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 350" font-family="sans-serif" font-size="12">',
+        '<rect width="760" height="350" fill="#fff"/>',
+        '<text x="305" y="342" text-anchor="middle">processor-seconds of training</text>',
+        '<text x="50" y="12">reward of sampled answers</text>',
+    ]
+    for value in ticks(0, last):
+        parts.append(f'<text x="{across(value):.0f}" y="318" text-anchor="middle">{value:g}</text>')
+    for value in ticks(0, highest):
+        parts.append(f'<path d="M50 {up(value):.1f}H560" stroke="#ddd"/>')
+        parts.append(f'<text x="44" y="{up(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
+    labels = spread([up(float(values[-1])) for _, values in lines.values()], 16, 20, 300)
+    for index, ((name, (at, values)), y) in enumerate(zip(lines.items(), labels, strict=True)):
+        points = " ".join(f"{across(float(x)):.1f},{up(float(v)):.1f}" for x, v in zip(at, values, strict=True))
+        dash = ' stroke-dasharray="5 4"' if WAYS[name].startswith("control") else ""
+        look = f'stroke="{COLOURS[index % len(COLOURS)]}"{dash}'
+        parts.append(f'<polyline points="{points}" fill="none" stroke-width="2" {look}/>')
+        parts.append(f'<path d="M568 {y:.1f}h22" stroke-width="2" {look}/><text x="596" y="{y + 4:.1f}">{name}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+if __name__ == "__main__":
+    main()
