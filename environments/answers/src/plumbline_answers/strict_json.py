@@ -85,11 +85,11 @@ class StrictJson(GeneratedTask):
         value, how = find_value(completion)
         parts = measure(value, example.reference)
         parts["json"] = {"strict": 1.0, "prose": 0.5, "none": 0.0}[how]
-        parts["strict"] = float(all(part in (1.0, None) for part in parts.values()))
+        right = float(all(part in (1.0, None) for part in parts.values()))
         fenced = _FENCED.fullmatch(completion.strip())
         parses = any(parse(text) is not None for text in (completion, fenced[1] if fenced else ""))
-        readings = {"strict": parts["strict"], "parses": float(parses)}
-        return Outcome(how=how), self.scores.score(parts, readings)
+        readings = {"strict": right, "parses": float(parses)}
+        return Outcome(how=how), self.scores.score(parts | {"strict": right}, readings)
 
 
 # -- the verifier ------------------------------------------------------------------------------------------------------
