@@ -85,25 +85,18 @@ class StrictJson(GeneratedTask):
         value, how = find_value(completion)
         parts = measure(value, example.reference)
         parts["json"] = {"strict": 1.0, "prose": 0.5, "none": 0.0}[how]
-        parts["strict"] = float(all(part in (1.0, None) for part in parts.values()))
+        right = float(all(part in (1.0, None) for part in parts.values()))
         fenced = _FENCED.fullmatch(completion.strip())
-        parses = any(isinstance(parse(text), Value) for text in (completion, fenced[1] if fenced else ""))
-        readings = {"strict": parts["strict"], "parses": float(parses)}
-        return Outcome(how=how), self.scores.score(parts, readings)
+        parses = any(parse(text) is not None for text in (completion, fenced[1] if fenced else ""))
+        readings = {"strict": right, "parses": float(parses)}
+        return Outcome(how=how), self.scores.score(parts | {"strict": right}, readings)
 
 
 # -- the verifier ------------------------------------------------------------------------------------------------------
 
 
-class Value:
-    """What a text says in JSON, and where it ends."""
-
-    def __init__(self, value: Any, end: int) -> None:
-        self.value, self.end = value, end
-
-
-def parse(text: str, start: int | None = None) -> Value | None:
-    """Read a text as JSON: the whole of it, or the value that begins at `start`.
+def parse(text: str, start: int | None = None) -> tuple[Any, int] | None:
+    """Read a text as JSON: the whole of it, or the value that begins at `start`; and where the value ends.
 
     None where it is no JSON, and where a key stands twice, a number is not finite or has too many digits, or there are
     too many brackets.
@@ -112,8 +105,8 @@ def parse(text: str, start: int | None = None) -> Value | None:
         return None
     try:
         if start is None:
-            return Value(_DECODER.decode(text.strip()), len(text))
-        return Value(*_DECODER.raw_decode(text, start))
+            return _DECODER.decode(text.strip()), len(text)
+        return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
         return None
 
@@ -121,8 +114,8 @@ def parse(text: str, start: int | None = None) -> Value | None:
 def find_value(text: str) -> tuple[Any, str]:
     """The object or array that a text is, or the longest that stands in it; and how: strict, prose or none."""
     whole = parse(text)
-    if whole is not None and isinstance(whole.value, dict | list):
-        return whole.value, "strict"
+    if whole is not None and isinstance(whole[0], dict | list):
+        return whole[0], "strict"
     found, longest, at = None, 0, 0
     for _ in range(MOST_TRIES if whole is None else 0):
         bracket = _BRACKET.search(text, at)
@@ -130,9 +123,9 @@ def find_value(text: str) -> tuple[Any, str]:
             break
         at = bracket.start()
         inner = parse(text, at)
-        if inner is not None and inner.end - at > longest:
-            found, longest = inner.value, inner.end - at
-        at = at + 1 if inner is None else inner.end
+        if inner is not None and inner[1] - at > longest:
+            found, longest = inner[0], inner[1] - at
+        at = at + 1 if inner is None else inner[1]
     return found, "none" if found is None else "prose"
 
 
