@@ -257,6 +257,28 @@ class TeacherSection(Section):
         return self
 
 
+class FilterSection(Section):
+    """Which training prompts RL has: the model that it begins with answers each a few times before the first step.
+
+    Kept are prompts with least <= mean reward <= most; what was measured is in difficulty.jsonl of the run.
+    """
+
+    samples: PositiveInt = 4
+    """Answers to each prompt, drawn as in training."""
+    least: Share = 0.0
+    """The lowest mean reward that is kept: above 0 leaves out what never succeeds."""
+    most: Share = 1.0
+    """The highest: below 1 leaves out what always succeeds."""
+    prompts: PositiveInt | None = None
+    """Of each task so many prompts are measured, in an order of the seed's, and the others left out; None: all are."""
+
+    @model_validator(mode="after")
+    def _range(self) -> Self:
+        if self.least > self.most:
+            raise ValueError(f"least {self.least:g} is above most {self.most:g}, so no prompt is kept: swap them")
+        return self
+
+
 class RlSection(Section):
     """RL over groups of rollouts."""
 
@@ -268,6 +290,12 @@ class RlSection(Section):
     algorithm: SerializeAsAny[Algorithm] = Grpo()
     """A name, or {name: ..., its options} (see `plumbline.algorithms` and docs/algorithms.md)."""
     prompts_per_step: PositiveInt = 4
+    resample: Annotated[int, Field(ge=0, le=16)] = 0
+    """Rounds of further prompts that replace groups without a signal (dynamic sampling, as in DAPO). The bias: prompts
+    with a spread are over-represented in gradient and train/reward; train/reward_drawn is of all that was drawn."""
+    filter: FilterSection | None = None
+    order: Literal["random", "given", "easy-first"] = "random"
+    """Of the prompts in an epoch: a fresh one, the data's own, or the highest mean reward first (see `filter`)."""
     group_size: PositiveInt = 8
     """Answers to each prompt; one is enough where answers are not compared (distil)."""
     inner_epochs: PositiveInt = 1
@@ -350,7 +378,17 @@ class RlSection(Section):
             raise ValueError(f"rl.kl: {self.kl} sums over the choices of sampled steps; a bound has rl.kl: sampled")
         return self
 
+    @model_validator(mode="after")
+    def _prompts_fit(self) -> Self:
+        if self.order == "easy-first" and self.filter is None:
+            raise ValueError("rl.order: easy-first goes by what rl.filter measures: give it, such as {samples: 4}")
+        if self.resample and not self.algorithm.compares:
+            raise ValueError(f"rl.resample is for rewards that are compared, which {self.algorithm.name} does not do")
+        return self
 
+
+ADDED = {"model": ("date",), "rl": ("resample", "filter", "order", "minibatch", "teacher")}
+"""Keys by section without which a recipe is what it is with their defaults, to its identity, too."""
 NO_RESULT = ("run", "description", "checks", "watch", "decide", "scale")
 """Keys that change no result: how a run is written, tracked, called, checked, watched, asked and spread."""
 
@@ -515,6 +553,8 @@ class Recipe(Section):
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written, tracked and watched cannot)."""
         content = self.model_dump(mode="json", exclude=set(NO_RESULT))
-        if self.model.date == DATE:  # so a recipe without the key is what it was in versions without it
-            del content["model"]["date"]
+        for name, kind in (("model", ModelSection), ("rl", RlSection)):
+            for key in ADDED[name] if content[name] is not None else ():
+                if content[name][key] == kind.model_fields[key].default:
+                    del content[name][key]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -29,6 +29,8 @@ from plumbline.storage import SMALL, JsonLines, clear_read_errors, read_object, 
 
 STAGES = ("base", "sft", "rl")
 """In the order of training."""
+DIFFICULTY = "difficulty.jsonl"
+"""What the model that RL begins with earns on each training prompt, where `rl.filter` asks for it."""
 STOPPED = "stopped"
 """The status in the result of a run that a check or a watch rule stopped."""
 Status = Literal["finished", "running", "stopped", "never started", "damaged"]
@@ -128,7 +130,9 @@ def checker(name: str) -> Callable[[Mapping[str, Any]], None]:
 
 def is_blank(folder: Path) -> bool:
     """Whether nothing was trained or evaluated in a run's folder; oracle and controls cost nothing."""
-    began = any((folder / name).exists() for name in ("models", "checkpoints", "metrics.jsonl", "result.json"))
+    began = any(
+        (folder / name).exists() for name in ("models", "checkpoints", "metrics.jsonl", DIFFICULTY, "result.json")
+    )
     evaluated = [path for path in folder.glob("evaluations/*") if not path.name.startswith(f"{REFERENCE}.")]
     return not began and not evaluated
 

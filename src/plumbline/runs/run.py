@@ -7,6 +7,7 @@
       timings.jsonl        where the seconds went, step by step
       samples.jsonl        every rollout of training with its score parts
       events.jsonl         when it began and what stopped it; warnings, counted skips, keys that changed at a resume
+      difficulty.jsonl     with rl.filter: what the model earned on each training prompt before RL
       evaluations/         one JSON file for each evaluation; rows of one that is not finished in .part.jsonl
       replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
@@ -41,7 +42,7 @@ from plumbline.records import Evaluation
 from plumbline.runs import claims
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, write_evaluation
 from plumbline.runs.lineage import allowed_changes
-from plumbline.runs.record import KINDS, STAGES, STOPPED, RunFolder, is_blank, recipe_file
+from plumbline.runs.record import DIFFICULTY, KINDS, STAGES, STOPPED, RunFolder, is_blank, recipe_file
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json, write_text
 
 QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"})
@@ -92,7 +93,7 @@ RECORDS = (".building", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl
 """What a task writes into its folder in a run's data, beside the `splits` and `files` that its manifest names."""
 WRITTEN = (
     *(".lock", claims.MARK, "recipe.yaml", "environment.json", "result.json", *(f"{name}.jsonl" for name in KINDS)),
-    *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard"),
+    *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard", DIFFICULTY),
 )
 """What a run writes into its folder, or removes there, beside its data."""
 

@@ -12,8 +12,9 @@ at even distances. Within a task nothing else is different from a run of that ta
 All of it is a function of the seed and the step: nothing is remembered, and a resumed run draws what the other drew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, cycle
 from typing import Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ ROUNDING = 9
 """Decimals of a step's share: 1/3 + 1/3 + 1/3 is 1."""
 Mix = Literal["tasks", "examples"]
 """What a weight weighs: its task as a whole, or each of its training examples."""
+Order = Literal["random", "given", "easy-first"]
+"""In which a task's examples come: a fresh order each epoch, or as they stand; for easy-first they stand sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,7 @@ class Source:
     examples: Mapping[str, Sequence[Example]]
     shares: Mapping[str, float]
     """Of a step's prompts; they add up to 1."""
+    order: Order = "random"
 
     @classmethod
     def of(cls, task: Task, examples: Sequence[Example]) -> "Source":
@@ -55,7 +59,7 @@ class Source:
         return {name: [self.examples[name][index] for index in indices] for name, indices in dealt.items()}
 
     def deal(self, count: int, step: int, stage: str, seed: int) -> dict[str, list[int]]:
-        """Which of its examples each task gives to a step: in a fresh order each epoch of that task, every one once
+        """Which of its examples each task gives to a step: in the order of each epoch of that task, every one once
         before any comes again.
 
         Args:
@@ -70,10 +74,25 @@ class Source:
         for name, start, end in zip(self.examples, starts, ends, strict=True):
             n, named = len(self.examples[name]), [name] if name else []
             epochs = range(start // n, (end - 1) // n + 1)
-            order = [generator(seed, stage, "order", epoch, *named).permutation(n) for epoch in epochs]
+            order = [self._order(n, seed, stage, "order", epoch, *named) for epoch in epochs]
             first = start // n * n
             dealt[name] = [int(order[(at - first) // n][(at - first) % n]) for at in range(start, end)]
         return dealt
+
+    def further(self, count: int, step: int, stage: str, seed: int) -> dict[str, Iterator[Example]]:
+        """Endless prompts of each task beyond those that it gave to a step: first all others, then all again.
+
+        They come in an order of the step's own; in `given` and easy-first those come first that follow in that order.
+        """
+        beyond: dict[str, Iterator[Example]] = {}
+        for name, indices in self.deal(count, step, stage, seed).items():
+            if indices:
+                n, examples = len(self.examples[name]), self.examples[name]
+                start = 0 if self.order == "random" else indices[-1] + 1
+                order = (self._order(n, seed, stage, "further", step, *([name] if name else [])) + start) % n
+                others = order[~np.isin(order, indices)]
+                beyond[name] = map(examples.__getitem__, chain(others, cycle(order)))
+        return beyond
 
     def epochs(self, count: int, steps: int, stage: str, seed: int) -> dict[str, float]:
         """How often each task's training examples were seen in so many steps, as metrics; none for one task."""
@@ -81,6 +100,10 @@ class Source:
             return {}
         drawn = zip(self.examples, self._drawn(count, steps, stage, seed), strict=True)
         return {f"train/epoch/{name}": number / len(self.examples[name]) for name, number in drawn}
+
+    def _order(self, n: int, *names: str | int) -> NDArray[np.int64]:
+        """The order [n] of a task's examples that the names say."""
+        return generator(*names).permutation(n) if self.order == "random" else np.arange(n)
 
     def _drawn(self, count: int, steps: int, stage: str, seed: int) -> list[int]:
         """How many prompts [K] each task gave to the first so many steps."""

@@ -27,8 +27,8 @@ from plumbline.training import guards
 from plumbline.training.stage import Stage
 from plumbline.training.update import probe_gap
 
-Draw = Callable[[Sampler, int], list[Group]]
-"""Draws and judges the rollouts of a step."""
+Draw = Callable[[Sampler, int], tuple[list[Group], Mapping[str, float | None]]]
+"""Draws and judges the rollouts of a step; gives figures of them beside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class StepRollouts:
     gap: float | None
     """Mean |scored - recorded| log-probability [nats] of one rollout under the weights that drew it; None at lag 0,
     where the update measures it on all of them."""
-    figures: Mapping[str, float] = field(default_factory=dict)
-    """What an engine found of the weights that drew them."""
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    """Of what was drawn, and what an engine found of the weights that drew."""
 
 
 @contextmanager
@@ -68,7 +68,8 @@ def drawing(
 
         def at_once(step: int) -> StepRollouts:
             hand_over(policy, step, engine)
-            return StepRollouts(draw(engine or policy, step), None, dict(engine.figures) if engine else {})
+            groups, figures = draw(engine or policy, step)
+            return StepRollouts(groups, None, {**figures, **(engine.figures if engine else {})})
 
         yield at_once
         return
@@ -83,11 +84,11 @@ def drawing(
                 for name, weight in twin.trainable().items():
                     weight.copy_(weights[name])
             hand_over(twin, version, engine)
-            groups = draw(sampler, step)
+            groups, figures = draw(sampler, step)
             probed = groups[0].rollouts[0].turns
             gap = probe_gap(twin, probed)
             guards.check_gap(gap, section.max_gap, probed[0].sampling, twin.family)
-            return StepRollouts(groups, gap, dict(engine.figures) if engine else {})
+            return StepRollouts(groups, gap, {**figures, **(engine.figures if engine else {})})
 
         def begin(step: int) -> None:
             if step < progress.optimiser.total:

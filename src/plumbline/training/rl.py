@@ -5,8 +5,10 @@ with weights that are older than this step.
 Groups without signal cost neither a forward nor a backward pass; the denominator counts them all the same.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,10 +27,10 @@ from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import gold_of
 from plumbline.training.ahead import StepRollouts, drawing
-from plumbline.training.judging import check_failures
+from plumbline.training.difficulty import choose_prompts
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rollouts import TaskPart, collect_parts
+from plumbline.training.rollouts import check_judged, collect_parts, task_parts
 from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import Credit, Update, credit, smoothed_ratio, update_policy
 
@@ -189,8 +191,11 @@ def train_rl(
     if section.teacher is not None and section.teacher.hint is not None:
         encode = partial(_encoded, policy, section.teacher.hint)
 
-    def draw(sampler: Sampler, step: int) -> list[Group]:
-        return _collect(sampler, source, recipe, step)
+    prompts = choose_prompts(source, policy, engine, progress)
+
+    def draw(sampler: Sampler, step: int) -> tuple[list[Group], Mapping[str, float | None]]:
+        groups = _collect(sampler, prompts, recipe, step)
+        return _resample(sampler, prompts, recipe, step, groups) if section.resample else (groups, {})
 
     with drawing(policy, draw, section, progress, engine) as rollouts_of:
         if section.beta > 0 or section.algorithm.paired:
@@ -220,8 +225,8 @@ def train_rl(
                 **drawn.figures,
                 "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
                 "train/learning_rate": rate,
-                "train/epoch": done * section.prompts_per_step / source.size,
-                **source.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
+                "train/epoch": done * section.prompts_per_step / prompts.size,
+                **prompts.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
             }
             values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)
@@ -243,15 +248,63 @@ def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> lis
     Raises:
         TrainingStopped: too many answers to one of the tasks could not be judged.
     """
-    section = recipe.rl
-    assert section is not None
-    parts = [
-        TaskPart(name, source.tasks[name], examples, (recipe.seed, STAGE, "sample", step, *([name] if name else [])))
-        for name, examples in source.draw(section.prompts_per_step, step, STAGE, recipe.seed).items()
-        if examples
-    ]
-    groups = collect_parts(sampler, parts, copies=section.group_size, sampling=recipe.sampling)
-    for part in parts:
-        rollouts = [rollout for group in groups if group.task == part.name for rollout in group.rollouts]
-        check_failures([str(one.failure) for one in rollouts if one.failure is not None], len(rollouts))
+    assert recipe.rl is not None
+    prompts = source.draw(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
+    return _judged(sampler, source, recipe, prompts, "sample", step)
+
+
+def _judged(
+    sampler: Sampler, source: Source, recipe: Recipe, prompts: Mapping[str, Sequence[Example]], *words: str | int
+) -> list[Group]:
+    """The judged groups of some prompts by task; the words are part of the keys of their requests."""
+    assert recipe.rl is not None
+    parts = task_parts(source, prompts, (recipe.seed, STAGE, *words))
+    groups = collect_parts(sampler, parts, copies=recipe.rl.group_size, sampling=recipe.sampling)
+    check_judged(groups)
     return groups
+
+
+def _resample(
+    sampler: Sampler, source: Source, recipe: Recipe, step: int, first: Sequence[Group]
+) -> tuple[list[Group], dict[str, float | None]]:
+    """Replace the groups of a step without a signal by groups of further prompts with one: dynamic sampling.
+
+    Each of `rl.resample` rounds draws as many further prompts of each task as its groups still lack a signal; those
+    with a signal take the place of those without, in order (DAPO, Yu et al. 2025, arXiv:2503.14476, section 3.2, which
+    goes on until the batch is full). What is left after the last round stays. Which prompts is a function of seed and
+    step.
+
+    The bias: prompts with a spread are over-represented, those that the policy always or never solves are left out, so
+    the step's gradient and `train/reward` are of that selection and not of the task's prompts. `train/reward_drawn` is
+    of all that was drawn. A step draws until it has a signal, so a mean of it over steps is right where steps are
+    weighted by `train/prompts_drawn` (Wald's identity).
+
+    Args:
+        sampler: draws.
+        source: of the prompts.
+        recipe: that is in force.
+        step: which.
+        first: its first draw.
+
+    Returns:
+        The groups to train on, as many of each task as before, and figures of all that was drawn.
+    """
+    assert recipe.rl is not None
+    further = source.further(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
+    groups, drawn = list(first), list(first)
+    for attempt in range(recipe.rl.resample):
+        if not (silent := [index for index, group in enumerate(groups) if not has_signal(group.rewards())]):
+            break
+        counts = Counter(groups[index].task for index in silent)
+        prompts = {task: list(islice(further[task], count)) for task, count in counts.items()}
+        more = _judged(sampler, source, recipe, prompts, "resample", step, attempt)
+        drawn += more
+        better = [group for group in more if has_signal(group.rewards())]
+        for index in silent:
+            place = next((at for at, group in enumerate(better) if group.task == groups[index].task), None)
+            groups[index] = groups[index] if place is None else better.pop(place)
+    return groups, {
+        "train/reward_drawn": _rewards(drawn, source.tasks)["train/reward"],
+        "train/frac_zero_std_drawn": _mean([not has_signal(group.rewards()) for group in drawn]),
+        "train/prompts_drawn": len(drawn),
+    }

@@ -5,15 +5,16 @@ call `collect`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
+from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task
-from plumbline.training.judging import Judging
+from plumbline.training.judging import Judging, check_failures
 
 
 def collect(
@@ -44,6 +45,26 @@ class TaskPart:
     task: Task
     examples: Sequence[Example]
     key: Key
+
+
+def task_parts(source: Source, prompts: Mapping[str, Sequence[Example]], key: Key) -> list[TaskPart]:
+    """What is collected of each task for these prompts; of several tasks a key ends with the task's name."""
+    return [
+        TaskPart(name, source.tasks[name], examples, (*key, *([name] if name else [])))
+        for name, examples in prompts.items()
+        if examples
+    ]
+
+
+def check_judged(groups: Sequence[Group]) -> None:
+    """Stop where too many answers to one of the tasks could not be judged.
+
+    Raises:
+        TrainingStopped: see `check_failures`.
+    """
+    for task in dict.fromkeys(group.task for group in groups):
+        rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
+        check_failures([str(one.failure) for one in rollouts if one.failure is not None], len(rollouts))
 
 
 def collect_parts(sampler: Sampler, parts: Sequence[TaskPart], *, copies: int, sampling: Sampling) -> list[Group]:
