@@ -5,6 +5,7 @@
     python experiments/ways.py run strict-json all --seed 0 1 2    # twelve minutes an arm and seed on two fast cores
     python experiments/ways.py table strict-json                   # as in docs/which-way.md
     python experiments/ways.py figure docs/which-way.svg
+    python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
     python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
 
 The arms are the recipes strict-json-*; of another task they take what those set over strict-json. All are trained for
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_jsonl
+from plumbline.tasks import open_task
 from plumbline.training.pipeline import run_recipe
 
 ROWS = Path(__file__).parent / "ways.jsonl"
@@ -70,6 +73,10 @@ def main() -> None:
     run.add_argument("--seconds", type=float, default=SECONDS, help="processor-seconds of training")
     run.add_argument("--set", dest="overrides", action="append", default=[], help="KEY=VALUE of the recipe, for trials")
     run.add_argument("--rows", type=Path, default=ROWS, help="where rows are added")
+    noise = commands.add_parser("signal", help="what of a step's gradient is signal, by the answers of a step")
+    noise.add_argument("task", choices=TASKS)
+    noise.add_argument("--model", help="a directory; by default the recipe's")
+    noise.add_argument("--answers", type=int, nargs="+", default=[64, 256, 1024], help="each divides the last")
     for name in ("table", "figure", "parses"):
         show = commands.add_parser(name)
         show.add_argument("target", help="an SVG file" if name == "figure" else "a task")
@@ -79,6 +86,9 @@ def main() -> None:
         for seed in options.seed:
             for name in WAYS if "all" in options.arms else options.arms:
                 run_arm(options, name, seed)
+        return
+    if options.command == "signal":
+        print(measure_signal(options.task, options.model, options.answers))
         return
     rows = [row for _, row in read_jsonl(options.rows) if not row["set"]]
     if options.command == "table":
@@ -217,6 +227,46 @@ def parses(task: str) -> str:
                 f"| {folder.name} {key} | {len(valid)} of {len(evaluation.rows)} "
                 f"| {wrong.mean:.3f} [{wrong.low:.3f}, {wrong.high:.3f}] |"
             )
+    return "\n".join(lines)
+
+
+def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
+    """Signal over noise of GRPO's gradient at one model, by the answers of a step: means over parts of one batch."""
+    import torch
+
+    from plumbline.policies import open_policy
+    from plumbline.training.microbatches import Passes
+    from plumbline.training.optimiser import Optimiser
+    from plumbline.training.rollouts import collect
+    from plumbline.training.update import credit, update_policy
+
+    recipe = load(name, [] if NATIVE else ["model.dtype=float32"])
+    assert recipe.rl is not None
+    group, most = recipe.rl.group_size, sizes[-1]
+    torch.set_num_threads(recipe.model.threads or 2)
+    policy = open_policy(recipe.model, model or str(recipe.model.name))
+    task = open_task(recipe.task.name, recipe.task.options, Path())
+    examples = task.examples("train")[: most // group]
+    began = time.perf_counter()
+    groups = collect(policy, task, examples, copies=group, sampling=recipe.sampling, key=(recipe.seed, "signal"))
+    drawn = time.perf_counter() - began
+    still = recipe.rl.optimiser.model_copy(update={"learning_rate": 1e-30})
+    optimiser = Optimiser(policy.trainable(), still, 1)
+    passes = Passes(optimiser, policy)
+    lengths = [rollout.num_tokens for each in groups for rollout in each.rollouts]
+    lines = [
+        f"{len(lengths)} answers of {np.mean(lengths):.1f} tokens drawn in {drawn:.0f} s",
+        "| answers a step | batches | signal / noise | seconds of an update |",
+        "|--:|--:|--:|--:|",
+    ]
+    for size in sizes:
+        found, began = [], time.perf_counter()
+        for start in range(0, len(groups), size // group):
+            credits_ = credit(groups[start : start + size // group], recipe.rl, np.random.default_rng(0))
+            found.append(update_policy(policy, optimiser, credits_, recipe, 0, passes).gradient)
+        signal, noise = np.mean([[each.signal, each.noise] for each in found if each is not None], axis=0)
+        spent = (time.perf_counter() - began) / len(found)
+        lines.append(f"| {size} | {len(found)} | {signal / noise:.3f} | {spent:.1f} |")
     return "\n".join(lines)
 
 

@@ -271,7 +271,7 @@ def test_a_way_learns_and_resumes_to_the_bit(tiny_folder, tmp_path, monkeypatch,
     if rl["algorithm"] == "dpo":
         assert all("train/reward_margin" in row for row in rows)
     if rl["algorithm"] == "distil":
-        assert all(row["train/kl"] > 0 and row["train/frac_reward_zero_std"] is None for row in rows)
+        assert all(row["train/kl_teacher"] > 0 and row["train/frac_reward_zero_std"] is None for row in rows)
 
 
 @pytest.mark.parametrize(

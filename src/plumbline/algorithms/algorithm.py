@@ -55,6 +55,8 @@ class Scored(ComparedTerms):
 class Algorithm(Section, ABC):
     """The base: advantages against the group's mean, exact trajectories, a constant denominator."""
 
+    title: ClassVar[str] = "GRPO"
+    """What a report calls the stage."""
     families: ClassVar[tuple[str, ...]] = ()
     """The model families that it is for; empty: all."""
     likelihood: ClassVar[str] = "trajectory"

@@ -27,6 +27,7 @@ from plumbline.algorithms.objective import Normaliser
 class Distil(Clipped):
     """The KL to a teacher, on the policy's own answers."""
 
+    title: ClassVar[str] = "Distillation"
     compares: ClassVar[bool] = False
 
     name: Literal["distil"] = "distil"

@@ -30,6 +30,7 @@ from plumbline.records import Group
 class Dpo(Picking):
     """Direct preference optimisation of the best against the worst answer to each prompt."""
 
+    title: ClassVar[str] = "DPO"
     paired: ClassVar[bool] = True
 
     name: Literal["dpo"] = "dpo"

@@ -47,6 +47,8 @@ class Picking(Algorithm):
 class Rft(Picking):
     """Supervised learning on the best answers to each prompt."""
 
+    title: ClassVar[str] = "Rejection sampling"
+
     name: Literal["rft"] = "rft"
     normaliser: Normaliser = "dapo"
     kept: PositiveInt = 1

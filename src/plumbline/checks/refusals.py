@@ -12,8 +12,10 @@ from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
 from plumbline.policies import check_model
 from plumbline.policies.downloads.get import ENTRIES
+from plumbline.policies.saved import check_source
 from plumbline.recipe import Recipe, names
 from plumbline.records import Example
+from plumbline.runs.remote import is_address
 from plumbline.runs.run import Run
 from plumbline.tasks import JSONL, NOWHERE, find_opener, open_task, task_names
 from plumbline.tasks.task import Task
@@ -101,9 +103,13 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
                 yield from refused(lambda task: check_gold(recipe, task.examples("train")), task)
     if len(opened) == len(recipe.each_task):
         yield from refused(check_any, recipe, opened)
-    for problem in refused(check_model, recipe.model, recipe.model.name):
-        made = _what_makes(recipe.model.name or "") if isinstance(problem, ModelError) else None
-        yield ModelError(problem.cause, made) if made else problem
+    teacher = recipe.rl.teacher.model if recipe.rl is not None and recipe.rl.teacher is not None else None
+    asked = [(recipe.model.name, refused(check_model, recipe.model, recipe.model.name))]
+    asked += [] if teacher is None or is_address(teacher) else [(teacher, refused(check_source, teacher))]
+    for source, found in asked:
+        for problem in found:
+            made = _what_makes(source or "") if isinstance(problem, ModelError) else None
+            yield ModelError(problem.cause, made) if made else problem
     yield from refused(check_budgets, recipe)
     if recipe.engine is not None:
         from plumbline.engines.vllm import check_engine

@@ -125,6 +125,7 @@ HEALTH: Metrics = {
     "train/clip_fraction": ("Clip fraction", "share of terms that the ratio clip held back", None),
     "train/sampler_scorer_gap": ("Sampler gap", "to the scorer, nats; 0 up to rounding", None),
     "train/kl": ("KL to the start", "nats a token", None),
+    "train/kl_teacher": ("KL to the teacher", "nats a token, or an answer in closed form", None),
     "train/learning_rate": ("Learning rate", "as applied", None),
 }
 SUPERVISED: Metrics = {
@@ -213,10 +214,10 @@ def _health(view: RunView, rows: Rows) -> Group:
     shown = {key: one for key, one in HEALTH.items() if failed or key != "train/frac_failed"}
     drawn = _small_figures(rows, shown)
     titles = {figure.title for figure in drawn}
-    missing = [title for key, (title, *_) in shown.items() if title not in titles and key != "train/kl"]
+    missing = [title for key, (title, *_) in shown.items() if title not in titles and not key.startswith("train/kl")]
     rl = view.run.recipe.rl
     notes = []
-    if not any(row.get("train/kl") is not None for row in rows):
+    if not any(row.get(key) is not None for row in rows for key in ("train/kl", "train/kl_teacher")):
         beta = rl.beta if rl is not None else 0
         none = "rl.beta is 0, so no KL to the start was computed and none is shown."
         notes.append(f"No KL is recorded, although rl.beta is {beta:g}." if beta > 0 else none)
@@ -562,7 +563,7 @@ def identity(view: RunView) -> Facts:
         rl = recipe.rl
         length = f"{rl.algorithm.name}, {rl.steps} steps{_budget(rl.seconds)}"
         length += f" of {rl.prompts_per_step} prompts × {rl.group_size} answers"
-        found.append(("GRPO", f"{length}, {_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}"))
+        found.append((name_of("rl"), f"{length}, {_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}"))
     return found
 
 

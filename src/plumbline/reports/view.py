@@ -3,7 +3,9 @@
 Nothing here is rendered, and nothing is computed that `evaluation.summary` does not define.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -27,7 +29,8 @@ from plumbline.runs.record import STAGES
 from plumbline.runs.run import QUIET, Run
 from plumbline.storage import read_object
 
-NAMES = {"base": "Base", "sft": "SFT", "rl": "GRPO"}
+NAMES = {"base": "Base", "sft": "SFT"}
+_RL = ContextVar("what the stage of RL is called", default="GRPO")
 WORK = {
     "time/rollouts": "rollouts",
     "time/update": "update",
@@ -339,4 +342,14 @@ def ordered(stages: Mapping[str, Any] | set[str]) -> list[str]:
 
 def name_of(stage: str) -> str:
     """What people call a stage."""
-    return NAMES.get(stage, stage)
+    return _RL.get() if stage == "rl" else NAMES.get(stage, stage)
+
+
+@contextmanager
+def naming(run: Run) -> Iterator[None]:
+    """A context in which a run's stage of RL is called by its algorithm."""
+    before = _RL.set(run.recipe.rl.algorithm.title if run.recipe.rl is not None else _RL.get())
+    try:
+        yield
+    finally:
+        _RL.reset(before)

@@ -11,7 +11,7 @@ from plumbline.reports import sections
 from plumbline.reports.build_tables import all_tables, watch
 from plumbline.reports.page import PageSection, page, render, section
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
-from plumbline.reports.view import RunView
+from plumbline.reports.view import RunView, naming
 from plumbline.runs.claims import check_links
 from plumbline.runs.run import Run
 from plumbline.storage import write_text
@@ -32,7 +32,16 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
         DataError: a record cannot be read.
         StorageError: the directory cannot be written, or a link in it leads the tables out of it.
     """
-    view = RunView(run, examples or {})
+    with naming(run):
+        files = _files(RunView(run, examples or {}))
+    check_links(run.folder, "tables")
+    for name, text in files.items():  # last of all: a record that cannot be read leaves no half of a report
+        write_text(run.folder / name, text)
+    return run.folder / "report.html"
+
+
+def _files(view: RunView) -> dict[str, str]:
+    """The text of each file of a report."""
     said = run_verdict(view)
     files: dict[str, str] = {}
     for one in (view, *view.tasks):
@@ -41,10 +50,7 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
             files |= {f"{place / table.name}.csv": table.to_csv(), f"{place / table.name}.tex": table.to_latex()}
     marked = render("report.md", view=view, said=said)  # to paste into an issue or a model card
     files |= {"report.md": marked.rstrip() + "\n", "report.html": html_report(view, said)}
-    check_links(run.folder, "tables")
-    for name, text in files.items():  # last of all: a record that cannot be read leaves no half of a report
-        write_text(run.folder / name, text)
-    return run.folder / "report.html"
+    return files
 
 
 def html_report(view: RunView, said: Verdict) -> str:
@@ -78,7 +84,8 @@ def html_report(view: RunView, said: Verdict) -> str:
 def run_summary(run: Run) -> RenderableType:
     """The end of a run: its verdict, where the report and the model are, and what to do next."""
     view = RunView(run)
-    said = run_verdict(view)
+    with naming(run):
+        said = run_verdict(view)
     lines = [Text(said.sentence, style="bold")]
     if said.reason:
         lines.append(Text(said.reason))

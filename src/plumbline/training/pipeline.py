@@ -254,6 +254,7 @@ def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | 
         DataError: a prompt with its hint does not fit.
     """
     from plumbline.policies.pretrained.policy import check_vocabularies
+    from plumbline.policies.saved import adapter_settings, is_adapter
     from plumbline.training.rl import hinted
 
     recipe = run.recipe
@@ -262,9 +263,11 @@ def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | 
         return None
     teacher = None
     if section.model is not None:
-        wanted = model_section(recipe).model_copy(update={"lora": None, "name": section.model, "tiny": None})
+        source = local_model(section.model)
+        lora = adapter_settings(source) if is_adapter(source) else None
+        wanted = model_section(recipe).model_copy(update={"lora": lora, "name": section.model, "tiny": None})
         run.working(f"opening {section.model}", 0, 1)
-        teacher = open_policy(wanted, local_model(section.model), derive(recipe.seed, "open", "teacher"))
+        teacher = open_policy(wanted, source, derive(recipe.seed, "open", "teacher"))
         check_vocabularies(policy, teacher)
         run.environment({"teacher": dict(teacher.engine)})
     if section.hint is not None:

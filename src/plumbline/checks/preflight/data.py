@@ -171,7 +171,7 @@ def _in_order(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
 def groups(before: BeforeRun) -> Iterator[Finding]:
     """Whether groups will often have equal rewards: by their size, and by what the same model earned before."""
     rl = before.recipe.rl
-    if rl is None:
+    if rl is None or not rl.algorithm.compares:
         return
     size = rl.group_size
     if size < FEW_ANSWERS:
