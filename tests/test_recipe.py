@@ -127,7 +127,11 @@ def test_every_recipe_that_comes_along_is_valid(name):
         ),
         ("autoregressive", {"sampling": {"steps": 8}}, "sampling.steps is read by masked and slots and flow only"),
         ("masked", {"rl": {"steps": 1, "kl": "forward"}}, "of family masked, but rl.kl: forward"),
-        ("slots", {"rl": {"steps": 1, "beta": 1, "teacher": {"hint": "x"}}}, "rl.teacher.hint is for autoregressive"),
+        (
+            "slots",
+            {"rl": {"steps": 1, "beta": 1, "teacher": {"hint": "x"}}},
+            "rl.teacher.hint and again are for autoregressive",
+        ),
         ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel is read by flow only"),
         ("masked", {"model": {"decoder": "lean"}}, "model.decoder is read by autoregressive only"),
         ("slots", {"sampling": {"selector": "ancestral"}}, "sampling.selector: Input should be 'plackett_luce'"),

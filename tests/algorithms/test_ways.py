@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ from conftest import WORDS, sharpen
 from plumbline.algorithms.dpo import Dpo
 from plumbline.algorithms.rft import Rft
 from plumbline.api import sampled
-from plumbline.errors import RecipeError
+from plumbline.errors import DataError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import ModelSection, TinySection, parse
+from plumbline.recipe import ModelSection, TeacherSection, TinySection, parse
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.rl import taught
 from plumbline.training.stage import Stage
 from plumbline.training.update import credit, update_policy
 from tests.training.toy_runs import fresh_policy, train_toy
@@ -115,6 +117,15 @@ def test_a_pair_is_the_best_and_the_worst():
     assert Dpo().credit(group_of([0.5, 0.9, None, 0.1, 0.9, 0.1])).tolist() == [0, 1, 0, -1, 0, 0]
     assert not Dpo().credit(group_of([0.5, 0.5])).any()
     assert not Dpo().credit(group_of([None, None])).any()
+
+
+def test_what_the_teacher_is_told():
+    example = Example(id="a", messages=({"role": "user", "content": "ask"},), gold="gold", reference={})
+    assert taught(example, TeacherSection(hint="It is {gold}.")) == [{"role": "user", "content": "ask\n\nIt is gold."}]
+    *before, answer, again = taught(example, TeacherSection(again="Again."))
+    assert (before, answer["content"], again["content"]) == ([*example.messages], "gold", "Again.")
+    with pytest.raises(DataError, match="no gold answer"):
+        taught(replace(example, gold=None), TeacherSection(again="Again."))
 
 
 # -- losses ---------------------------------------------------------------------------------------------------------
@@ -279,6 +290,7 @@ def test_a_way_learns_and_resumes_to_the_bit(tiny_folder, tmp_path, monkeypatch,
     [
         ({"algorithm": "distil"}, "give rl.teacher, and rl.beta: 1"),
         ({"algorithm": "distil", "beta": 1, "teacher": {}}, "give rl.teacher.model, another model, or rl.teacher.hint"),
+        ({"beta": 1, "teacher": {"hint": "x", "again": "y"}}, "leave out one of them"),
         ({"teacher": {"hint": "x"}}, "rl.teacher is who the KL is measured to: give rl.beta"),
         ({"algorithm": "rft", "beta": 0.1}, "rft has no KL"),
         ({"algorithm": "rft", "lag": 1}, "rft has no ratio"),

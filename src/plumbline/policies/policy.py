@@ -274,7 +274,8 @@ class Policy(ABC):
             RecipeError: by default, because the family cannot be given another prompt afterwards.
         """
         raise RecipeError(
-            f"rl.teacher.hint is not available for a policy of family {self.family}", "give rl.teacher.model instead"
+            f"rl.teacher.hint and again are not available for a policy of family {self.family}",
+            "give rl.teacher.model instead",
         )
 
     def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:  # noqa: ARG002

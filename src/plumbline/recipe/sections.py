@@ -247,11 +247,23 @@ class TeacherSection(Section):
     """Of the model itself: those that the stage began with, or those that are trained (without gradient)."""
     hint: str | None = None
     """Added to the last message of the teacher's prompt; {gold} in it is the gold answer."""
+    again: str | None = None
+    """Asked of the teacher after the prompt and the gold answer as its own, such as: Repeat your answer exactly. A
+    small model copies its own answer better than one that it is told."""
+
+    @property
+    def told(self) -> bool:
+        """Whether the teacher's prompt is another one."""
+        return self.hint is not None or self.again is not None
 
     @model_validator(mode="after")
     def _knows_more(self) -> Self:
-        if self.model is None and not self.hint:
-            raise ValueError("give rl.teacher.model, another model, or rl.teacher.hint, what only the teacher is told")
+        if self.model is None and not self.told:
+            raise ValueError(
+                "give rl.teacher.model, another model, or rl.teacher.hint or again, what only the teacher is told"
+            )
+        if self.hint is not None and self.again is not None:
+            raise ValueError("rl.teacher.hint and again are two ways to tell the teacher: leave out one of them")
         if self.model is not None and self.weights == "present":
             raise ValueError("rl.teacher.weights: present are the policy's own: leave out rl.teacher.model")
         return self

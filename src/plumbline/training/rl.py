@@ -19,7 +19,7 @@ from plumbline.algorithms.algorithm import Algorithm
 from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
-from plumbline.recipe import Recipe, RlSection
+from plumbline.recipe import Recipe, RlSection, TeacherSection
 from plumbline.records import Example, Group, Message
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
@@ -79,19 +79,23 @@ def _of_algorithm(algorithm: Algorithm, update: Update, credits_: Sequence[Credi
     return {"train/frac_prompts_kept": share} | ({"train/reward_margin": update.margin} if algorithm.paired else {})
 
 
-def hinted(example: Example, hint: str) -> list[Message]:
-    """The chat of an example as a teacher is given it, with the hint after its last message.
+def taught(example: Example, teacher: TeacherSection) -> list[Message]:
+    """The chat of an example as a teacher that is told more is given it.
 
     Raises:
-        DataError: the hint has {gold}, and the example has no gold answer.
+        DataError: it is told the gold answer, and the example has none.
     """
+    if teacher.again is not None:
+        answer: Message = {"role": "assistant", "content": gold_of(example)}
+        return [*example.messages, answer, {"role": "user", "content": teacher.again}]
+    hint = teacher.hint or ""
     told = hint.replace("{gold}", gold_of(example)) if "{gold}" in hint else hint
     *before, last = example.messages
     return [*before, {**last, "content": f"{last['content']}\n\n{told}"}]
 
 
-def _encoded(policy: Policy, hint: str, example: Example) -> NDArray[np.int64]:
-    return policy.encode(hinted(example, hint))
+def _encoded(policy: Policy, teacher: TeacherSection, example: Example) -> NDArray[np.int64]:
+    return policy.encode(taught(example, teacher))
 
 
 def sample_rows(groups: Sequence[Group], credits_: Sequence[Credit], step: int) -> list[dict[str, Any]]:
@@ -189,8 +193,8 @@ def train_rl(
     passes = Passes(optimiser, policy, run, STAGE, helpers)
     progress = Stage(run, STAGE, optimiser, section.seconds)
     encode = None
-    if section.teacher is not None and section.teacher.hint is not None:
-        encode = partial(_encoded, policy, section.teacher.hint)
+    if section.teacher is not None and section.teacher.told:
+        encode = partial(_encoded, policy, section.teacher)
 
     prompts = choose_prompts(source, policy, engine, progress)
 
