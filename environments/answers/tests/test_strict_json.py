@@ -147,7 +147,7 @@ def test_parts(asked, text, expected):
     ("text", "expected"),
     [
         *((GOOD, 1), ("3", 1), (f"```json\n{GOOD}\n```", 1), (f"```\n{GOOD}```", 1), ("", 0), ("``````", 0)),
-        *((f"```json\n{GOOD}\n```\nDone.", 0), (f"```\n{GOOD}\n```\n```\n{GOOD}\n```", 0), ("[1, 2", 0)),
+        *((f"```json\n{GOOD}\n```\nDone.", 0), (f"```\n{GOOD}\n```\n```\n{GOOD}\n```", 0), ("[" * 201 + "]" * 201, 0)),
     ],
 )
 def test_the_reading_parses_takes_all_json_and_one_fence(text, expected):
