@@ -124,11 +124,12 @@ ANSWERS = [
     (OBJECT, "{}", (0, 1, 1, 0, 0, 0)),
     (ARRAY, "[1, 2, 3]", (1, 1, 1, 1, None, 1)),
     (ARRAY, "[1, 2, true]", (0, 1, 1, 1, None, 2 / 3)),
+    (ARRAY, f"[1, 2, {'9' * 41}]", (0, 0, 0, 0, None, 0)),
     (ARRAY, "[1, 2, 3, 4]", (0, 1, 1, 2 / 3, None, 1)),
     (ARRAY, "[1, 2, 3, 4, 5, 6, 7]", (0, 1, 1, 0, None, 1)),
     (RECORDS, ROWS, (1, 1, 1, 1, 1, 1)),
     (RECORDS, '[{"price": 1, "paid": true}]', (0, 1, 1, 0.5, 1, 0.5)),
-    (RECORDS, '[{"price": "1", "paid": true}, 7]', (0, 1, 1, 1, 0.5, 0.25)),
+    (RECORDS, '[{"price": "1", "paid": 1}, 7]', (0, 1, 1, 1, 0.5, 0)),
     (TAGS, '{"tags": ["new"]}', (1, 1, 1, 1, 1, 1)),
     (TAGS, '{"tags": []}', (0, 1, 1, 1, 1, 0)),
     (TAGS, '{"tags": ["new", ""]}', (0, 1, 1, 1, 1, 0)),
@@ -146,7 +147,7 @@ def test_parts(asked, text, expected):
     ("text", "expected"),
     [
         *((GOOD, 1), ("3", 1), (f"```json\n{GOOD}\n```", 1), (f"```\n{GOOD}```", 1), ("", 0), ("``````", 0)),
-        *((f"```json\n{GOOD}\n```\nDone.", 0), (f"```\n{GOOD}\n```\n```\n{GOOD}\n```", 0), ("[1, 2", 0)),
+        *((f"```json\n{GOOD}\n```\nDone.", 0), (f"```\n{GOOD}\n```\n```\n{GOOD}\n```", 0), ("[" * 201 + "]" * 201, 0)),
     ],
 )
 def test_the_reading_parses_takes_all_json_and_one_fence(text, expected):

@@ -28,7 +28,7 @@ MOST_BRACKETS = 200
 MOST_DIGITS = 40
 MOST_TRIES = 16
 """Brackets in an answer at which a value is looked for."""
-_FENCED = re.compile(r"```[\w-]*[ \t]*\n((?:(?!```).)*)```", re.DOTALL)
+_FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*)```", re.DOTALL)
 _BRACKET = re.compile(r"[\[{]")
 SLOPE = Rubric(
     "strict-json-slope",
