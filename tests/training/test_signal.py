@@ -45,7 +45,7 @@ def train(model, folder, resume=False, task=None, policy=None, **settings):
 
 
 def two_tasks() -> Source:
-    tasks = {"a": SomeSilent({"size": 24}), "b": ToyTask({"size": 9, "reward": "constant"})}
+    tasks = {"b": ToyTask({"size": 9, "reward": "constant"}), "a": SomeSilent({"size": 24})}
     return Source(tasks=tasks, examples={n: t.examples("train") for n, t in tasks.items()}, shares={"a": 0.5, "b": 0.5})
 
 
