@@ -33,14 +33,12 @@ def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypat
     assert "hunter2hunter2" not in "".join(texts.values())
     sent = [Path(folder) for folder in values["py_modules"]]
     assert {folder.name for folder in sent if (folder / "__init__.py").exists()} == {
-        *("plumbline", "plumbline_commerce", "plumbline_forms", "plumbline_miniwob")
+        *("plumbline", "plumbline_answers", "plumbline_commerce", "plumbline_forms", "plumbline_miniwob")
     }
     (metadata,) = (folder for folder in sent if folder.suffix == ".dist-info")
     (there,) = distributions(path=[str(metadata.parent)], name="plumbline-rl")
     assert {entry.name for entry in there.entry_points.select(group="plumbline.tasks")} == {
-        "commerce",
-        "forms",
-        "miniwob",
+        *("commerce", "forms", "miniwob", "short-answers", "strict-json")
     }
     image = texts["Containerfile"]
     assert image.startswith("FROM anyscale/ray:")
