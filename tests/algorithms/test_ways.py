@@ -207,6 +207,19 @@ def test_dpo_beside_trl(drawn, monkeypatch, tmp_path, tiny_folder):
     assert_same(ours, autograd(policy, loss))
 
 
+def test_shuffled_pairs_are_pairs_that_are_turned_round(drawn):
+    _, groups = drawn
+    recipe = recipe_of("dpo", minibatch=1)
+    control = recipe.controls.model_copy(update={"shuffle_advantages": True})
+    seen = set()
+    for seed in range(8):
+        signs = [c.advantage for c in credit(groups, recipe.rl, np.random.default_rng(seed), control)]
+        assert np.abs(signs).tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
+        assert sum(signs[:4]) == sum(signs[4:]) == 0
+        seen.add(tuple(signs))
+    assert len(seen) > 1
+
+
 @pytest.mark.parametrize(("kl", "beta"), [("closed", 1.0), ("forward", 0.0)])
 @pytest.mark.parametrize("who", ["larger", "hint", "present"])
 def test_distillation_by_enumeration_and_beside_trl(drawn, tiny_deep, monkeypatch, kl, beta, who):

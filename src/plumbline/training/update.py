@@ -217,7 +217,8 @@ def credit(
     """
     given = [section.algorithm.credit(group) for group in groups]
     if controls.shuffle_advantages:
-        given = shuffled(given, rng)
+        paired = section.algorithm.paired  # pairs stay pairs, and are turned round or not
+        given = [float(rng.choice([-1, 1])) * each for each in given] if paired else shuffled(given, rng)
     count = -(-len(groups) // (section.minibatch or len(groups)))
     found: list[list[Credit]] = [[] for _ in groups]
     for minibatch in range(count):
@@ -396,6 +397,8 @@ class _Batch:
     reference: Sequence[Tensor] | None = None
     helpers: Helpers | None = None
     teacher: Policy | None = None
+    loss: float | None = None
+    """Of pairs, which no pass has whole."""
 
     @property
     def section(self) -> RlSection:
@@ -444,9 +447,6 @@ class _Batch:
         for share in shared_out(near, self.policy, passes, partial(_plain, self._bare(), reference)):
             found |= share
         return [found[index] for index in range(len(self.views))]
-
-    loss: float | None = None
-    """Of pairs, which no pass has whole."""
 
     def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
         """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share of the passes."""
