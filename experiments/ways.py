@@ -106,7 +106,13 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> None:
     folder = Path(str(places[name]).replace(" ", ""))
     way = "strict-json" if name == "grpo" else f"strict-json-{name}"
     stage = "sft" if name == "sft" else "rl"
-    overrides = [f"seed={seed}", f"{stage}.seconds={options.seconds}", f"{stage}.steps=100000", *TASKS[options.task]]
+    overrides = [
+        f"seed={seed}",
+        f"{stage}.seconds={options.seconds}",
+        f"{stage}.steps=100000",
+        f"{stage}.optimiser.warmup=0",
+        *TASKS[options.task],
+    ]
     if not NATIVE:
         overrides.append("model.dtype=float32")
     if name == "distillation":
