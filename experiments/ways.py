@@ -8,9 +8,9 @@
     python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
     python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
 
-The arms are the recipes strict-json-*; of another task they take what those set over strict-json. All are trained for
-as many processor-seconds, whatever steps their recipe says, and asked the same held-out prompts, greedily and sampled;
-arms of one seed begin with the same prompts in the same order.
+The arms are the recipes strict-json-*, with another task where it is asked for. All are trained for as many
+processor-seconds, whatever steps their recipe says, and asked the same held-out prompts, greedily and sampled; arms of
+one seed begin with the same prompts in the same order.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import numpy as np
 
 from plumbline.evaluation.comparison import judged_pairs
 from plumbline.evaluation.statistics import holm, paired, rate_interval
-from plumbline.recipe import differences, load
+from plumbline.recipe import load
 from plumbline.records import Evaluation
 from plumbline.reports.charts import Scale, spread, ticks
 from plumbline.runs.evaluations import EvaluationKey
@@ -50,12 +50,12 @@ WAYS = {
     "unverified": "control: SFT on own answers, unchecked",
     "control": "control: GRPO, shuffled advantages",
 }
-TASKS = {"strict-json": (), "short-answers": ()}
-"""Tasks, and what all their arms set."""
+TASKS = {"strict-json": (), "short-answers": ("task.name=short-answers", "sampling.max_tokens=16")}
+"""Tasks, and what all their arms set over the recipes of strict-json."""
+SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4")
+"""What arms set whose recipe has 256 answers a step: with 128 a budget of minutes has enough steps."""
 FOLDER = Path("runs/ways")
 COLOURS = ("#0b5cad", "#b3450b", "#0a6b5e", "#7a3fa3", "#c2185b", "#5d7a00", "#00838f", "#8d6e63", "#555555")
-CHANGED = ("sft", "rl", "controls")
-"""Sections in which the ways differ."""
 SPLIT, READING = "test", "strict"
 NATIVE = any(name in Path("/proc/cpuinfo").read_text() for name in ("avx512_bf16", "amx_bf16"))
 """Whether the processor multiplies bfloat16; emulated it takes ten times as long as float32."""
@@ -80,7 +80,9 @@ def main() -> None:
     for name in ("table", "figure", "parses"):
         show = commands.add_parser(name)
         show.add_argument("target", help="an SVG file" if name == "figure" else "a task")
+        show.add_argument("--task", choices=TASKS, default="strict-json", help="of a figure")
         show.add_argument("--rows", type=Path, default=ROWS)
+        show.add_argument("--seconds", type=float, default=SECONDS, help="the budget of the arms that are shown")
     options = parser.parse_args()
     if options.command == "run":
         for seed in options.seed:
@@ -90,13 +92,13 @@ def main() -> None:
     if options.command == "signal":
         print(measure_signal(options.task, options.model, options.answers))
         return
-    rows = [row for _, row in read_jsonl(options.rows) if not row["set"]]
+    rows = [row for _, row in read_jsonl(options.rows) if not row["set"] and row["budget"] == options.seconds]
     if options.command == "table":
         print(table([row for row in rows if row["task"] == options.target]))
     elif options.command == "parses":
         print(parses(options.target))
     else:
-        Path(options.target).write_text(figure(rows))
+        Path(options.target).write_text(figure([row for row in rows if row["task"] == options.task]))
 
 
 def run_arm(options: argparse.Namespace, name: str, seed: int) -> None:
@@ -117,12 +119,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> None:
         overrides.append("model.dtype=float32")
     if name == "distillation":
         overrides.append(f"rl.teacher.model={places['sft'] / 'models' / 'sft'}")
-    if options.task != "strict-json":
-        said = {
-            key: value for key, _, value in differences(load("strict-json"), load(way)) if not key.startswith("name")
-        }
-        overrides += [f"{key}={json.dumps(value)}" for key, value in said.items() if key.split(".")[0] in CHANGED]
-        way = options.task
+    overrides += SMALLER if name in {"grpo", "dpo", "control"} else ()
     recipe = load(way, [*overrides, *options.overrides])
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if not (folder / "result.json").is_file():
