@@ -184,6 +184,8 @@ def compared(before: Evaluation, after: Evaluation) -> dict[str, Any]:
         ("parses", lambda row: row.readings.get("parses", np.nan)),
     ):
         first, last = ([value(pair[side]) for pair in pairs] for side in (0, 1))
+        if np.isnan(first).any():  # a task without this reading
+            continue
         change = paired(first, last)
         found[name] = {
             "before": round(float(np.mean(first)), 4),
