@@ -14,7 +14,6 @@ one seed begin with the same prompts in the same order.
 """
 
 import argparse
-import json
 import os
 import sys
 import time

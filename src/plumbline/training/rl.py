@@ -59,7 +59,7 @@ def step_metrics(
         "train/grad_noise": None if update.gradient is None else update.gradient.noise,
         "train/clip_fraction": update.clip_fraction,
         "train/kl": update.kl if section.teacher is None else None,
-        "train/kl_teacher": update.kl if section.teacher is not None else None,
+        **({} if section.teacher is None else {"train/kl_teacher": update.kl}),
         "train/tis_capped": update.capped,
         "train/scored_terms": update.terms,
         "train/staleness": _mean([step - turn.version for rollout in rollouts for turn in rollout.turns]),
