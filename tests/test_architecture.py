@@ -278,7 +278,7 @@ BUDGETS = {
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20
-TESTS = 36_266
+TESTS = 36_267
 """The most code lines of all tests."""
 
 

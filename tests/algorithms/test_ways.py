@@ -19,7 +19,7 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import ModelSection, TeacherSection, TinySection, parse
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rl import taught
+from plumbline.training.rl import teacher_chat
 from plumbline.training.stage import Stage
 from plumbline.training.update import credit, update_policy
 from tests.training.toy_runs import fresh_policy, train_toy
@@ -121,11 +121,12 @@ def test_a_pair_is_the_best_and_the_worst():
 
 def test_what_the_teacher_is_told():
     example = Example(id="a", messages=({"role": "user", "content": "ask"},), gold="gold", reference={})
-    assert taught(example, TeacherSection(hint="It is {gold}.")) == [{"role": "user", "content": "ask\n\nIt is gold."}]
-    *before, answer, again = taught(example, TeacherSection(again="Again."))
+    hinted = [{"role": "user", "content": "ask\n\nIt is gold."}]
+    assert teacher_chat(example, TeacherSection(hint="It is {gold}.")) == hinted
+    *before, answer, again = teacher_chat(example, TeacherSection(again="Again."))
     assert (before, answer["content"], again["content"]) == ([*example.messages], "gold", "Again.")
     with pytest.raises(DataError, match="no gold answer"):
-        taught(replace(example, gold=None), TeacherSection(again="Again."))
+        teacher_chat(replace(example, gold=None), TeacherSection(again="Again."))
 
 
 # -- losses ---------------------------------------------------------------------------------------------------------

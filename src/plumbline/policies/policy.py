@@ -228,7 +228,7 @@ class Policy(ABC):
     def compare(
         self,
         trajectories: Sequence[Trajectory],  # noqa: ARG002
-        taught: Sequence[Trajectory],  # noqa: ARG002
+        hinted: Sequence[Trajectory],  # noqa: ARG002
         teacher: Policy | None,  # noqa: ARG002
         *,
         forward: bool = False,  # noqa: ARG002
@@ -238,7 +238,7 @@ class Policy(ABC):
 
         Args:
             trajectories: what `sample` returned, under one law.
-            taught: the same answers after the prompts that the teacher is given.
+            hinted: the same answers after the prompts that the teacher is given.
             teacher: another model; None: the reference's weights.
             forward: of the teacher to this policy; else the reverse.
             present: take the present weights in place of the reference's.
@@ -254,7 +254,7 @@ class Policy(ABC):
             "set rl.kl to sampled",
         )
 
-    def taught(
+    def teacher_places(
         self,
         trajectories: Sequence[Trajectory],  # noqa: ARG002
         *,

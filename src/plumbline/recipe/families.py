@@ -150,7 +150,7 @@ def check_reads(recipe: Recipe) -> None:
     if recipe.rl is not None and recipe.model.family in FAMILIES[1:]:
         if recipe.rl.kl == "forward" or (recipe.rl.teacher is not None and recipe.rl.kl == "closed"):
             foreign.append("rl.kl: forward, and closed with a teacher, are for autoregressive")
-        if recipe.rl.teacher is not None and recipe.rl.teacher.told:
+        if recipe.rl.teacher is not None and recipe.rl.teacher.has_hint:
             foreign.append("rl.teacher.hint and again are for autoregressive")
     if foreign:
         raise RecipeError(

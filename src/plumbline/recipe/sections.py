@@ -252,13 +252,13 @@ class TeacherSection(Section):
     small model copies its own answer better than one that it is told."""
 
     @property
-    def told(self) -> bool:
+    def has_hint(self) -> bool:
         """Whether the teacher's prompt is another one."""
         return self.hint is not None or self.again is not None
 
     @model_validator(mode="after")
     def _knows_more(self) -> Self:
-        if self.model is None and not self.told:
+        if self.model is None and not self.has_hint:
             raise ValueError(
                 "give rl.teacher.model, another model, or rl.teacher.hint or again, what only the teacher is told"
             )

@@ -2,7 +2,7 @@
 
 Before the first step of RL the model answers each training prompt a few times (`rl.filter`). Rows are written as soon
 as their part is judged, and what is drawn for a prompt depends on the seed and its id alone: a measurement that was
-killed goes on where it was, and a resumed run keeps the same prompts.
+killed continues where it was, and a resumed run keeps the same prompts.
 """
 
 from collections.abc import Sequence

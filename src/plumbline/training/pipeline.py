@@ -255,7 +255,7 @@ def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | 
     """
     from plumbline.policies.pretrained.policy import check_vocabularies
     from plumbline.policies.saved import adapter_settings, is_adapter
-    from plumbline.training.rl import taught
+    from plumbline.training.rl import teacher_chat
 
     recipe = run.recipe
     section = recipe.rl.teacher if recipe.rl is not None else None
@@ -270,13 +270,13 @@ def _teacher(run: Run, policy: Policy, grounds: Sequence[TaskData]) -> Policy | 
         teacher = open_policy(wanted, source, derive(recipe.seed, "open", "teacher"))
         check_vocabularies(policy, teacher)
         run.environment({"teacher": dict(teacher.engine)})
-    if section.told:
+    if section.has_hint:
         if any(ground.task.turns > 1 for ground in grounds):
             raise RecipeError(
                 "rl.teacher.hint and again are for tasks of one turn", "leave it out, or give rl.teacher.model"
             )
         for ground in grounds:
-            told = [replace(example, messages=tuple(taught(example, section))) for example in ground.train]
+            told = [replace(example, messages=tuple(teacher_chat(example, section))) for example in ground.train]
             check_prompts(teacher or policy, told, recipe.sampling)
     return teacher
 

@@ -79,7 +79,7 @@ def _of_algorithm(algorithm: Algorithm, update: Update, credits_: Sequence[Credi
     return {"train/frac_prompts_kept": share} | ({"train/reward_margin": update.margin} if algorithm.paired else {})
 
 
-def taught(example: Example, teacher: TeacherSection) -> list[Message]:
+def teacher_chat(example: Example, teacher: TeacherSection) -> list[Message]:
     """The chat of an example as a teacher that is told more is given it.
 
     Raises:
@@ -95,7 +95,7 @@ def taught(example: Example, teacher: TeacherSection) -> list[Message]:
 
 
 def _encoded(policy: Policy, teacher: TeacherSection, example: Example) -> NDArray[np.int64]:
-    return policy.encode(taught(example, teacher))
+    return policy.encode(teacher_chat(example, teacher))
 
 
 def sample_rows(groups: Sequence[Group], credits_: Sequence[Credit], step: int) -> list[dict[str, Any]]:
@@ -193,7 +193,7 @@ def train_rl(
     passes = Passes(optimiser, policy, run, STAGE, helpers)
     progress = Stage(run, STAGE, optimiser, section.seconds)
     encode = None
-    if section.teacher is not None and section.teacher.told:
+    if section.teacher is not None and section.teacher.has_hint:
         encode = partial(_encoded, policy, section.teacher)
 
     prompts = choose_prompts(source, policy, engine, progress)
@@ -276,7 +276,7 @@ def _resample(
 
     Each of `rl.resample` rounds draws as many further prompts of each task as its groups still lack a signal; those
     with a signal take the place of those without, in order (DAPO, Yu et al. 2025, arXiv:2503.14476, section 3.2, which
-    goes on until the batch is full). What is left after the last round stays. Which prompts is a function of seed and
+    continues until the batch is full). What is left after the last round stays. Which prompts is a function of seed and
     step.
 
     The bias: prompts with a spread are over-represented, those that the policy always or never solves are left out, so

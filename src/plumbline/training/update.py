@@ -183,7 +183,7 @@ class Credit:
     advantage: float
     weight: float
     minibatch: int = 0
-    taught: NDArray[np.int64] | None = None
+    teacher_prompt: NDArray[np.int64] | None = None
     """The prompt that the teacher is given in place of the first turn's."""
 
     @property
@@ -230,9 +230,9 @@ def credit(
         most = turns * rollouts[0].turns[0].sampling.max_tokens
         weights = iter(section.algorithm.weights(lengths.tolist(), most))
         for index in range(minibatch, len(groups), count):
-            taught = None if encode is None else encode(groups[index].example)
+            told = None if encode is None else encode(groups[index].example)
             found[index] = [
-                Credit(rollout.turns, float(advantage), float(next(weights)), minibatch, taught)
+                Credit(rollout.turns, float(advantage), float(next(weights)), minibatch, told)
                 for rollout, advantage in zip(groups[index].rollouts, given[index], strict=True)
             ]
     return [credit for credits_ in found for credit in credits_]
@@ -421,9 +421,9 @@ class _Batch:
         """From the most tokens of a pass to the passes, as indices of views."""
         return partial(self.policy.batches, [view.trajectory for view in self.views])
 
-    def taught(self, indices: Sequence[int]) -> list[Trajectory]:
+    def hinted(self, indices: Sequence[int]) -> list[Trajectory]:
         """Views as the teacher, or the reference, is given them."""
-        pairs = [(self.views[index].trajectory, self.credited[index].taught) for index in indices]
+        pairs = [(self.views[index].trajectory, self.credited[index].teacher_prompt) for index in indices]
         return [each if prompt is None else replace(each, prompt=prompt) for each, prompt in pairs]
 
     def pair(self, now: Sequence[Tensor]) -> float:
@@ -470,9 +470,9 @@ class _Batch:
             trajectories = [self.views[index].trajectory for index in indices]
             closed = self.beta > 0 and not self.estimated
             if closed and (self.section.teacher is not None or self.section.kl == "forward"):
-                taught, present = self.taught(indices), self.present
+                hinted, present = self.hinted(indices), self.present
                 terms = self.policy.compare(
-                    trajectories, taught, self.teacher, forward=self.section.kl == "forward", present=present
+                    trajectories, hinted, self.teacher, forward=self.section.kl == "forward", present=present
                 )
             else:
                 terms = self.policy.score(trajectories, divergence=closed)
@@ -501,7 +501,7 @@ def _plain(batch: _Batch, reference: bool, passes: Sequence[Sequence[int]], poli
         part = [batch.views[index].trajectory for index in indices]
         if reference:
             own = batch.teacher is None and not batch.present
-            logprobs = (batch.teacher or policy).score(batch.taught(indices), reference=own).logprobs
+            logprobs = (batch.teacher or policy).score(batch.hinted(indices), reference=own).logprobs
         else:
             logprobs = policy.score(part).logprobs
         found |= zip(indices, logprobs.split([len(each.logprobs) for each in part]), strict=True)

@@ -287,7 +287,7 @@ class AutoregressivePolicy(PretrainedPolicy):
     def compare(
         self,
         trajectories: Sequence[Trajectory],
-        taught: Sequence[Trajectory],
+        hinted: Sequence[Trajectory],
         teacher: Policy | None,
         *,
         forward: bool = False,
@@ -297,7 +297,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         sampling = common_law(trajectories)
         if not self._abilities.linear_head:
             raise RecipeError("rl.kl: closed needs a model whose last layer is linear", "set rl.kl to sampled")
-        theirs = self.taught(taught, reference=not present) if teacher is None else teacher.taught(taught)
+        theirs = (teacher or self).teacher_places(hinted, reference=not (teacher or present))
         mine, targets = self._places(self.model, trajectories)
         logprobs = _log_probs(mine, targets, sampling)
         per_token = divergence(mine, theirs, sampling, forward=forward)
@@ -305,8 +305,8 @@ class AutoregressivePolicy(PretrainedPolicy):
         return Terms.of(trajectories, logprobs, per_token.new_zeros(len(trajectories)).index_add(0, owner, per_token))
 
     @torch.no_grad()
-    def taught(self, trajectories: Sequence[Trajectory], *, reference: bool = False) -> Places:
-        """See `Policy.taught`."""
+    def teacher_places(self, trajectories: Sequence[Trajectory], *, reference: bool = False) -> Places:
+        """See `Policy.teacher_places`."""
         with self.as_reference() if reference else nullcontext(self.model) as model:
             return self._places(model, trajectories)[0]
 
