@@ -288,7 +288,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         if not hasattr(command, "commands")
     }
     assert flags == {
-        "check": ["--completions", "--json", "--set", "--trust-code"],
+        "check": ["--completions", "--json", "--set", "--trust-code", "--verbose"],
         "recipe": ["--json", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
         "get": ["--json", "--out"],

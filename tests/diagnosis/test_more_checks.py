@@ -580,7 +580,7 @@ def test_a_log_that_begins_late_does_not_show_that_nothing_rose():
 
 def test_the_first_line_says_whether_it_rose():
     rose, still = examine(log(ROSE), CHECKS), examine(log({}), CHECKS)
-    said = [str(next(shown([one]))) for one in (rose, still, examine(log({}, kind="sft"), CHECKS))]
+    said = [str(next(shown([one], verbose=True))) for one in (rose, still, examine(log({}, kind="sft"), CHECKS))]
     assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: rose \(\+0\.\d{3} \[\+0.*, \+0.*\]\)", said[0])
     assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: did not rise \(.*\)", said[1])
     assert re.fullmatch(r"loss \d\.\d{3} -> .* over 200 steps: fell \(-.*\)", said[2])

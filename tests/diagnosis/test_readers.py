@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 import yaml
 
-from plumbline.checks.check import examine
+from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.readers.rows import our_name
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
+from plumbline.reports.findings import shown
 from tests.diagnosis.test_checks import healthy, said
 
 HERE = Path(__file__).parent
@@ -663,3 +664,26 @@ def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
     assert set(history["reward"].values) == {0.4}
     assert history["truncated"].values == pytest.approx([0.1] * 29)
     assert history["gap"].values == pytest.approx([0.02] * 29)
+
+
+@pytest.mark.parametrize(
+    ("column", "told", "more"),
+    [
+        ("frac_reward_zero_std", "raise num_generations", "log_completions=True"),
+        ("actor/entropy", "raise actor_rollout_ref.rollout.n", "trainer.rollout_data_dir=DIR"),
+        ("entropy", "raise the answers a prompt", "--completions FILE"),
+    ],
+)
+def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_asked_for(tmp_path, column, told, more):
+    dice = np.random.default_rng(0)
+    rows = [{"step": n, "reward": 0.4 + 0.05 * dice.standard_normal(), column: 0.9} for n in range(60)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (history,) = read_histories(tmp_path)
+    ours = Finding(level="note", what="", fix="raise rl.group_size", change={"rl.group_size": 8, "rl.patience": 1})
+    theirs = history.worded(ours)
+    assert (theirs.fix, list(theirs.change)) == (told, [told.removeprefix("raise ")])
+    examined = examine(history, CHECKS)
+    quiet, loud = (" ".join(map(str, shown([examined], verbose=verbose))) for verbose in (False, True))
+    assert more in quiet
+    assert ["note: " in quiet, "-v shows notes" in quiet, "skipped, by" in quiet] == [False, True, False]
+    assert ["note: " in loud, "-v shows notes" in loud, "skipped, by" in loud] == [True, False, True]

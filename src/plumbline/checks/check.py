@@ -5,6 +5,7 @@ A check is a function from a context to findings. The context is what is known a
 (`audit.bench.Bench`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
@@ -55,6 +56,10 @@ class Context:
     def has(self, need: str) -> bool:  # noqa: ARG002 - for those that know their needs by name
         """Whether something is known that a check needs, by its name."""
         return True
+
+    def worded(self, finding: Finding) -> Finding:
+        """A finding in the words of whom it is for."""
+        return finding
 
     def rank(self, finding: Finding) -> tuple[int, int]:
         """The place of a finding among others: the most severe first, and then in the order in which they are seen."""
@@ -134,7 +139,7 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
             not_run[check_.name] = lacking
             continue
         try:
-            found = list(check_(context))
+            found = [context.worded(finding) for finding in check_(context)]
         except MissingDataError as error:
             not_run[check_.name] = [str(error)]
             continue
@@ -171,3 +176,18 @@ def missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
         need = " and ".join(" or ".join(part.rstrip("/") for part in parts.split("|")) for parts in needs)
         checks.setdefault(need, []).append(name)
     return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())
+
+
+def more_checks(not_run: Mapping[str, Sequence[str]], logs: Mapping[str, str]) -> list[str]:
+    """Which options would allow checks that lack something: `14 more checks with log_completions=True`.
+
+    Args:
+        not_run: see `Examination`.
+        logs: options by what they log.
+    """
+    counts: Counter[str] = Counter()
+    for needs in not_run.values():
+        options = [next((logs[one] for one in need.split("|") if one in logs), "") for need in needs]
+        counts[" and ".join(dict.fromkeys(options)) if all(options) else ""] += 1
+    del counts[""]
+    return [f"{count} more check{'s' if count > 1 else ''} with {option}" for option, count in counts.most_common()]

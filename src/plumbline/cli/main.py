@@ -355,6 +355,7 @@ def check(
         Path | None, typer.Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder.")
     ] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Notes too, and what skipped checks lack.")] = False,
     as_json: take.Json = False,
 ) -> None:
     """Say what is wrong with a run, before it or after, with what says so; the exit status is 1 where that is fatal.
@@ -377,7 +378,7 @@ def check(
         from plumbline.checks.preflight.report import preflight_of
 
         found = preflight_of(path, overrides or ())
-        print_json(found.plain()) if as_json else print_tables(*found.shown())
+        print_json(found.plain()) if as_json else print_tables(*found.shown(verbose=verbose))
         raise typer.Exit(1 if found.fatal else 0)
     if overrides:
         raise RecipeError(f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe")
@@ -387,7 +388,7 @@ def check(
     from plumbline.reports.findings import as_values, shown
 
     examined = [examine(history, CHECKS) for history in read_histories(path, completions)]
-    print_json(as_values(examined)) if as_json else print_tables(*shown(examined))
+    print_json(as_values(examined)) if as_json else print_tables(*shown(examined, verbose=verbose))
     if any(one.fatal for one in examined):
         raise typer.Exit(1)
 

@@ -3,19 +3,25 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks.check import Examination, Finding, Level, missing_data
+from plumbline.checks.check import Examination, Finding, Level, missing_data, more_checks
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def shown(examined: Sequence[Examination[History]]) -> Iterator[Text]:
-    """The reward or the loss of a stage, its findings, the worst first, then what was clear, and what was not done."""
+def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterator[Text]:
+    """The reward or the loss of a stage, its findings, the worst first, then what was clear, and what was not done.
+
+    Args:
+        examined: the stages of a run.
+        verbose: whether notes are shown, and what each check lacks that was not done.
+    """
     for one in examined:
         history = one.context
         if (came := outcome(history)) is not None:
@@ -26,17 +32,36 @@ def shown(examined: Sequence[Examination[History]]) -> Iterator[Text]:
             + (f"; {history.skipped} lines or records could not be read" if history.skipped else ""),
             style="bold",
         )
-        yield from said(one.findings, one.clear, one.not_run, ours=history.origin == "plumbline")
+        ours = history.origin == "plumbline"
+        yield from said(one.findings, one.clear, one.not_run, ours=ours, verbose=verbose, logs=history.logs)
 
 
 def said(
-    findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[str, Sequence[str]], *, ours: bool
+    findings: Sequence[Finding],
+    clear: Sequence[str],
+    not_run: Mapping[str, Sequence[str]],
+    *,
+    ours: bool,
+    verbose: bool,
+    logs: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Text]:
-    """Findings, and what was found clear or could not be looked at; `ours` has a recipe, so changes of it are said."""
-    for finding in findings:
+    """Findings, and what was found clear or could not be looked at.
+
+    Args:
+        findings: the worst first.
+        clear: checks that found nothing.
+        not_run: see `Examination`.
+        ours: whether there is a recipe that a change can be made in.
+        verbose: see `shown`.
+        logs: see `History`.
+    """
+    hidden = 0 if verbose else sum(finding.level == "note" for finding in findings)
+    for finding in findings[: len(findings) - hidden]:  # notes are the last
         yield text_of(finding, ours=ours)
-    yield Text(counted(findings, clear, not_run))
-    if not_run:
+    yield Text(counted(findings, clear, not_run) + (" (-v shows notes)" if hidden else ""))
+    if more := more_checks(not_run, logs):
+        yield Text("; ".join(more), style="dim")
+    if not_run and verbose:
         yield Text(f"skipped, by the data that is missing: {missing_data(not_run)}", style="dim")
 
 
@@ -77,13 +102,13 @@ def counted(findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[
 
 
 def remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
-    """Likely causes, what to do, and what to change in the recipe of a run of ours, a line each."""
+    """Likely causes, what to do, and what to change in the recipe or in the trainer's options, a line each."""
     if finding.causes:
         yield f"likely: {'; '.join(finding.causes)}"
     if finding.fix:
         yield f"do: {finding.fix}"
-    for key, value in finding.change.items() if ours else ():
-        yield f"in the recipe: {key}: {value}"
+    for key, value in finding.change.items():
+        yield f"in the recipe: {key}: {value}" if ours else f"set: {key}: {value}"
 
 
 def text_of(finding: Finding, *, ours: bool) -> Text:

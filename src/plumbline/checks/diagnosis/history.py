@@ -16,17 +16,19 @@ Names of series, each with a value a logged step:
     eval/reward, eval/loss, eval/NAME        evaluations inside training
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.checks.check import Context
+from plumbline.checks.check import Context, Finding
 from plumbline.records import Evaluation
 
 Kind = Literal["rl", "sft"]
+_KEY = re.compile(r"\b(?:rl|sampling)(?:\.[a-z_]+)+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +100,10 @@ class History(Context):
     """None where nobody can tell."""
     skipped: int = 0
     """Lines of the records, or cells of a table, that could not be read."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What another trainer calls keys of a recipe; empty for our own runs."""
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """Which option of the trainer logs a need of checks."""
 
     def has(self, need: str) -> bool:
         """See `diagnosis.check.rule` for the names of needs."""
@@ -108,6 +114,23 @@ class History(Context):
         if need == "prompts":
             return 2 * sum(" " in sample.prompt for sample in self.samples) > len(self.samples)
         return bool(self.names(need)) if need.endswith("/") else len(self[need]) > 0
+
+    def worded(self, finding: Finding) -> Finding:
+        """See `Context.worded`: in the words of the trainer; a change of what it has no option for is left out."""
+        if not self.options:
+            return finding
+
+        def theirs(text: str) -> str:
+            return _KEY.sub(lambda key: self.options.get(key[0], key[0]), text)
+
+        change = {self.options[key]: value for key, value in finding.change.items() if key in self.options}
+        return replace(
+            finding,
+            what=theirs(finding.what),
+            causes=tuple(map(theirs, finding.causes)),
+            fix=theirs(finding.fix),
+            change=change,
+        )
 
     def __getitem__(self, name: str) -> Series:
         return self.series.get(name, EMPTY)

@@ -48,13 +48,13 @@ class Preflight(Examination[BeforeRun]):
         """Of the run."""
         return self.context.recipe
 
-    def shown(self) -> Iterator[Text]:
-        """For terminals."""
+    def shown(self, *, verbose: bool) -> Iterator[Text]:
+        """For terminals; see `reports.findings.shown`."""
         took = f"({self.seconds:.1f} s, no weights loaded)"
         yield Text(f"{self.recipe.name}: taken for a recipe, and looked at before it runs {took}", style="bold")
         for line in self.looked_at:
             yield Text(line, style="dim")
-        yield from said(self.findings, self.clear, self.not_run, ours=True)
+        yield from said(self.findings, self.clear, self.not_run, ours=True, verbose=verbose)
 
     def plain(self) -> dict[str, Any]:
         """As JSON values, of the form that runs have."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.check import Finding, missing_data
+from plumbline.checks.check import Finding, missing_data, more_checks
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.live import Live, know, message
 from plumbline.checks.diagnosis.readers.logs import read_completions
-from plumbline.checks.diagnosis.readers.rows import our_settings
+from plumbline.checks.diagnosis.readers.rows import TABLE, our_settings
 from plumbline.recipe.handoff import ChecksSection
 from plumbline.runs.observers import alert
 
@@ -94,7 +94,16 @@ class CheckCallback:
         }
         settings = our_settings({**args.to_dict(), "peft_config": adapters}) | {"steps": state.max_steps}
         settings |= {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
-        stage = History(origin="trl", name="training", kind="rl", series={}, settings=settings)
+        words = TABLE["trainers"]["trl"]
+        stage = History(
+            origin="trl",
+            name="training",
+            kind="rl",
+            series={},
+            settings=settings,
+            options=words["keys"],
+            logs=words["log"],
+        )
         self._live = Live(stage, self.section, {})
         if not state.global_step:
             self._read = set(_completions(args))  # of an earlier run in this folder
@@ -111,7 +120,9 @@ class CheckCallback:
         look = self._live.look(last=last)
         if not self._told and look.not_run:
             lacks = missing_data(look.not_run)
-            _log.warning("checks every %d steps; skipped, by the data that is missing: %s", self.section.every, lacks)
+            more = "".join(f"{one}; " for one in more_checks(look.not_run, self._live.stage.logs))
+            text = "checks every %d steps; %sskipped, by the data that is missing: %s"
+            _log.warning(text, self.section.every, more, lacks)
         self._told = True
         for finding in look.new:
             self.said.append((finding, self._looked))

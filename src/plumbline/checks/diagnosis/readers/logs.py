@@ -24,6 +24,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     is_of_total,
     kind_of,
     our_settings,
+    trainer_of,
     with_steps,
 )
 from plumbline.config.imports import check_installed
@@ -80,6 +81,7 @@ def read_log(
         series = {ours: values for ours, values in series.items() if not IS_REWARD.fullmatch(ours)}
         settings = {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
     parts = [ours.removeprefix("part/") for ours in series if ours.startswith("part/")]
+    trainer = "trl" if origin == "trl" else trainer_of(dict.fromkeys(key for row in steps for key in row))
     return History(
         origin=origin,
         name=name or kind,
@@ -89,6 +91,8 @@ def read_log(
         samples=[] if folder is None else _read_beside(folder, parts),
         finished=finished,
         skipped=skipped,
+        options=TABLE["trainers"][trainer]["keys"],
+        logs=TABLE["trainers"][trainer]["log"],
     )
 
 

@@ -73,6 +73,14 @@ def _ours(name: str) -> _Ours | None:
     return next((_JOINED[joined] for one in spellings if (joined := _joined(one)) in _JOINED), None)
 
 
+def trainer_of(columns: Iterable[str]) -> str:
+    """Whose columns these are: a name in `trainers` of names.yaml, empty for any other's."""
+    found = [
+        one for one, of in TABLE["trainers"].items() if one and any(map(re.compile(of["columns"]).fullmatch, columns))
+    ]
+    return found[0] if len(found) == 1 else ""
+
+
 def marked(name: str, mark: str) -> bool:
     """Whether a column is one that decides for a kind of training, whether a check reads it or not."""
     return any(_MARKS[mark].fullmatch(one) for one in _spellings(name))
