@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from conftest import WORDS
@@ -60,3 +61,12 @@ def test_eval_says_it_on_standard_error(plumbline, other, tiny_folder, tmp_path,
     assert (code, json.loads(out)["n"]) == (0, 2)
     assert ("slow: this model goes without lean decoder (model type gpt2" in err) is slow
     assert ("slow" in err) is slow
+
+
+@pytest.mark.parametrize(("dtype", "able"), [("bfloat16", False), ("bfloat16", True), ("float32", False)])
+def test_numbers_that_the_processor_emulates_are_said(tiny_folder, tmp_path, monkeypatch, dtype, able):
+    able = {"architecture": "x86_64", "avx512_bf16": able}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able, raising=False)
+    _, said = events_of(tiny_folder, tmp_path / "run", dtype=dtype, device="cpu")
+    emulated = dtype == "bfloat16" and not able["avx512_bf16"]
+    assert ["model.dtype=float32" in one["message"] for one in said] == [True] * emulated

@@ -1,4 +1,4 @@
-"""The figures of check-evidence.md on live checks: `pytest -s tests/diagnosis/live_table.py` (minutes, and not in CI)."""
+"""The figures of check-evidence.md on live checks: `pytest -s tests/diagnosis/live_table.py` (minutes; not in CI)."""
 
 import time
 from dataclasses import replace

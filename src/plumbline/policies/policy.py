@@ -413,11 +413,16 @@ def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
 
 
 def slowness(policy: Policy) -> str:
-    """What to say of the short cuts that were left out because they did not agree with the model; empty if none was."""
-    left_out = policy.engine.get("left_out", "")
-    if not left_out:
-        return ""
-    return f"this model goes without {left_out}: slower, and no less exact, because the plain way is taken instead"
+    """What to say of what makes a model slow here; empty if nothing does.
+
+    Short cuts that did not agree with the model and were left out, and numbers that the processor only emulates.
+    """
+    said = []
+    if left_out := policy.engine.get("left_out", ""):
+        said.append(f"this model goes without {left_out}: slower, no less exact")
+    if emulated := policy.engine.get("emulated", ""):
+        said.append(f"this processor only emulates {emulated}: model.dtype=float32 is several times faster")
+    return "; ".join(said)
 
 
 def limits(policy: Policy) -> list[str]:

@@ -189,6 +189,7 @@ class PretrainedPolicy(Policy):
             "model_type": str(self.model.config.model_type),
             "trains": "every weight" if self.adapter is None else "LoRA adapters",
             "dtype": str(self.model.dtype).removeprefix("torch."),
+            "emulated": "bfloat16" if self.model.dtype == torch.bfloat16 and not _has_bfloat16(self.device) else "",
             "device": str(self.device),
             "parameters": str(sum(parameter.numel() for parameter in self.model.parameters())),
         }
@@ -398,3 +399,10 @@ def check_vocabularies(policy: Policy, teacher: Policy) -> None:
             f"{sizes[0]} and {sizes[1]} logits",
             "take a teacher of the same family of models, such as a larger one of the same release",
         )
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Whether a device multiplies bfloat16 itself; true where that is not known, as of processors other than x86."""
+    able = getattr(torch.cpu, "get_capabilities", dict)()
+    x86 = able.get("architecture") == "x86_64"
+    return device.type != "cpu" or not x86 or bool(able.get("avx512_bf16") or able.get("amx_bf16"))
