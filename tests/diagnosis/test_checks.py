@@ -1,5 +1,6 @@
 """Scalar logs as trainers write them, with one fault each, and the same logs without it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -340,3 +341,15 @@ def test_every_check_has_a_test_that_names_it():
     text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     assert [check.name for check in CHECKS if f'"{check.name}"' not in text] == []
     assert len({check.name for check in CHECKS}) == len(CHECKS)
+
+
+@pytest.mark.parametrize("by", [0.01, 37.0])
+@pytest.mark.parametrize("name", ["", *FAULTS])
+def test_another_scale_of_the_reward_changes_no_finding(name, by):
+    """Parts, evaluations and deviations scale with it; what can be earned is not known here."""
+    history = healthy(**FAULTS[name][0] if name else {})
+    scaled = {
+        of: Series(one.steps, one.values * by) if re.match(r"reward|part|eval/reward", of) else one
+        for of, one in history.series.items()
+    }
+    assert said(replace(history, series=scaled)) == said(history)

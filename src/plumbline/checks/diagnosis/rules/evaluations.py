@@ -65,6 +65,8 @@ def find_gain(history: History) -> Iterator[Finding]:
             )
 
 
+LITTLE = 0.02
+"""Of the highest value of a series, whatever its scale: less is no change that anybody would call one."""
 CHANCE = 0.01
 """Of one finding in evaluations that only jump about, however many names they have."""
 BLOCKS = 12
@@ -77,7 +79,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
     Evaluations are few and fall at once or slowly, so it is their order that counts, and a tenth of the height.
     """
     train = trend(history["reward"].values)
-    if train.t < 3 or train.last - train.first < 0.02:
+    if train.t < 3 or train.last - train.first < LITTLE * max(abs(train.first), abs(train.last)):
         return
     names = [name for name in history.names("eval/") if not ("loss" in name or "length" in name or "/" in name)]
     sure = NormalDist().inv_cdf(1 - CHANCE / max(1, len(names)))
@@ -89,7 +91,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         down = order(np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))]))
         best = int(np.argmax(values))
         lost = float(values[best] - values[-1])
-        if down < -sure and lost > max(0.1 * abs(values[best]), 0.02):
+        if down < -sure and lost > max(0.1 * abs(values[best]), LITTLE * _height(values)):
             yield Finding(
                 level="warning",
                 what=f"the training reward rises ({train.first:.3f} to {train.last:.3f}) and eval/{name} falls "
@@ -105,6 +107,10 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
                 ),
                 fix=f"take the checkpoint of step {series.steps[best]}; read completions with the highest rewards",
             )
+
+
+def _height(values: NDArray[np.float64]) -> float:
+    return float(np.abs(values).max())
 
 
 FAR = 0.1
@@ -210,7 +216,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     after = values[found:]
     rose, missing = float(slope * found), start + slope * places[found:] - after
     growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
-    if rose < max(0.02, 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
+    if rose < max(LITTLE * _height(values), 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
         return
     if abs(growth) > 0.25 * slope * len(after) or growth > GROWTH * rose:
         return
@@ -252,6 +258,8 @@ def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
 
 
 EVAL_NOISE_ENOUGH = 6
+STILL_NOISE = 0.005
+"""Of the highest value: evaluations that scatter by less say which checkpoint is the best."""
 EVAL_NOISE_SURE = 2.0
 """Times the scatter of a point, that the last third must be above the first: both are means of two points or more."""
 
@@ -268,7 +276,11 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     third = len(values) // 3
     rise = float(values[-third:].mean() - values[:third].mean())
     noise = float(np.median(np.abs(np.diff(values))) / 0.6745 / 2**0.5)
-    if noise < 0.005 or abs(rise) > EVAL_NOISE_SURE * noise or values.max() - np.median(values) < noise:
+    if (
+        noise < STILL_NOISE * _height(values)
+        or abs(rise) > EVAL_NOISE_SURE * noise
+        or values.max() - np.median(values) < noise
+    ):
         return
     yield Finding(
         level="note",

@@ -28,6 +28,8 @@ NO_SIGNAL_TOP = 0.95
 NO_SIGNAL_MOST = 0.9
 """Share of the steps from which the whole run is without a signal. One group a step is often all right or all wrong
 (59 % of the steps of one GRPO run of 2,400, where the rest still taught something)."""
+ROSE = 0.05
+"""Of the highest reward that was logged: what rose by less did not rise."""
 RISEN = 0.5
 """Share of the way from the first tenth of the run to the best step, which a run that learns has gone."""
 CHANCE = 1e-3
@@ -108,10 +110,10 @@ def find_no_signal(history: History) -> Iterator[Finding]:
     earned = float(values[: max(1, len(values) // 10)].mean()) if len(values) else float("nan")
     evidence |= {"reward there": round(level, 4)}
     # Rewards that rose to where they now stand, at the top of all that was seen: the task is solved, not broken.
-    solved = len(there) > 0 and level >= best - EQUAL and level > earned + 0.05 and share < NO_SIGNAL_MOST
+    solved = len(there) > 0 and level >= best - EQUAL and level > earned + ROSE * abs(best) and share < NO_SIGNAL_MOST
     solved = solved or (history.origin == "plumbline" and level > NO_SIGNAL_SOLVED)
     late = float(values[-len(values) // 3 :].mean()) if len(values) else float("nan")
-    if not for_good and share < NO_SIGNAL_MOST and late > earned + max(0.05, RISEN * (best - earned)):
+    if not for_good and share < NO_SIGNAL_MOST and late > earned + max(ROSE * abs(best), RISEN * (best - earned)):
         yield Finding(
             level="note",
             what=f"{because} in {share:.0%} of the logged steps; the reward rose to {late:.3f} all the same: ever "
@@ -402,7 +404,7 @@ SURE = 6.0
 """Standard deviations of the steps around, that 0 lies below them: with a chance of 10^-9 of a normal law, and small
 batches of rewards of 0 and 1 never come to more than 4."""
 LEAST = 0.02
-"""Of that standard deviation."""
+"""Of the highest value, that this standard deviation is taken to be at least."""
 AROUND = 20
 """Steps to compare with."""
 RARE = 0.2
@@ -451,6 +453,6 @@ def _away(series: Series, spread: Series) -> np.ndarray:
         if len(near) < AROUND // 2:
             continue
         middle = float(np.median(near))
-        if middle > SURE * max(float(np.std(near, ddof=1)), LEAST):
+        if middle > SURE * max(float(np.std(near, ddof=1)), LEAST * float(np.abs(values).max())):
             found.append(steps[at])
     return np.array(found, dtype=np.int64)
