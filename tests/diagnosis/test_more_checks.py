@@ -679,7 +679,131 @@ def test_a_control_is_over_its_limit_only_where_its_interval_is():
 
 def test_a_kl_of_0():
     """The forms log read a KL of 0 in version after version."""
-    void = healthy(kl=lambda v, p: 0 * p)
+    void = replace(healthy(kl=lambda v, p: 0 * p), origin="table")
     assert notes(void)["kl"] == "note"
     charged = replace(void, settings={**void.settings, "rl.beta": 0.04})
     assert notes(charged)["kl"] == "warning"
+    trl = replace(void, origin="trl")
+    assert notes(trl)["kl"] == "warning"  # which logs one only where it is charged
+    assert notes(replace(trl, settings={**void.settings, "rl.beta": 0.0}))["kl"] == "note"
+    unsloth = replace(trl, series={name: one for name, one in void.series.items() if name not in {"entropy", "clip"}})
+    assert notes(unsloth)["kl"] == "note"
+
+
+def cause_of(history, check):
+    return next(one.causes[0] for one in examine(history, CHECKS).findings if one.check == check)
+
+
+def test_why_a_kl_that_is_charged_is_0():
+    """Where the reward rises the weights move, so the reference moves with them."""
+    void = replace(healthy(kl=lambda v, p: 0 * p), settings={"rl.beta": 0.04})
+    assert "the reference is the policy" in cause_of(void, "kl")
+    dice = np.random.default_rng(0)
+    flat = with_series(void, reward=0.4 + 0.05 * dice.standard_normal(STEPS))
+    assert "optimiser holds other weights" in cause_of(flat, "kl")
+    still = with_series(flat, gradient=np.zeros(STEPS))
+    assert "optimiser" not in cause_of(still, "kl")
+
+
+def in_parts(weight, *, name="form", noise=0.02, fall=0.4):
+    """A log whose reward is right + weight * another part, which falls early."""
+    dice, place = np.random.default_rng(0), np.linspace(0, 1, STEPS)
+    right = 0.3 + 0.5 * (1 - np.exp(-5 * place)) + noise * dice.standard_normal(STEPS)
+    other = 0.5 - fall * (1 - np.exp(-6 * place)) + noise * dice.standard_normal(STEPS)
+    history = with_series(healthy(), reward=right + weight * other, **{"part/right": right, f"part/{name}": other})
+    series = {
+        key: one
+        for key, one in history.series.items()
+        if not key.startswith("part/") or key in {"part/right", f"part/{name}"}
+    }
+    return without(replace(history, series=series))
+
+
+@pytest.mark.parametrize(
+    ("weight", "over", "found"),
+    [
+        (0.5, {}, {"parts-oppose": "warning"}),
+        (0.0, {}, {"parts-oppose": "warning"}),
+        (-0.5, {}, {"parts-oppose": "warning"}),
+        (-0.5, {"name": "format_errors"}, {"parts-oppose": "note"}),
+        (0.0, {"name": "words"}, {"parts-oppose": "note"}),
+        (0.0, {"fall": 0.0}, {}),
+    ],
+)
+def test_a_part_that_falls_while_the_reward_rises(weight, over, found):
+    assert in_parts(weight, **over) == found
+
+
+def with_parts(part, *, steps=20):
+    """Completions whose second part is this."""
+    samples = [replace(one, parts={"form": 1.0, "right": part(one)}) for one in drawn(plain, steps=steps)]
+    return {name: level for name, level in without(stored(samples)).items() if name == "lost-reward"}
+
+
+def test_a_part_without_a_number():
+    def some(one):
+        return float("nan") if "2th" in one.text else 1.0
+
+    assert with_parts(some) == {"lost-reward": "warning"}
+    assert with_parts(lambda one: None if "2th" in one.text else 1.0) == {"lost-reward": "warning"}
+    # TRL lets a function return None for prompts that it is not for.
+    assert with_parts(lambda one: float("nan") if one.prompt.endswith("2") else 1.0) == {"lost-reward": "note"}
+    assert with_parts(lambda one: None) == {}
+
+
+@pytest.mark.parametrize(
+    ("prompts", "reward", "found"),
+    [
+        (6, lambda v, p: v, {"repeated-prompts": "warning"}),
+        (8, lambda v, p: v, {}),
+        (6, lambda v, p: 0.4 + 0 * p + 0.05 * np.sin(99 * p), {"repeated-prompts": "note"}),
+    ],
+)
+def test_few_prompts(prompts, reward, found):
+    """The logged reward is that of the stored completions; the evaluation stands still."""
+    level = healthy(reward=reward)["reward"].values
+    samples = drawn(
+        plain, lambda n: f"question {n % prompts}", prompts=prompts, steps=STEPS, reward=lambda at, n, c: level[at]
+    )
+    still = {
+        "eval/reward": lambda v, p: 0.4 + 0.01 * (np.arange(len(p)) // 10 % 2),
+        "epoch": lambda v, p: STEPS * p,
+    }
+    whole = stored([replace(one, step=one.step + 1) for one in samples], reward=level, **still)
+    assert {one: at for one, at in without(whole).items() if one == "repeated-prompts"} == found
+    # A tracker that stores few completions of many says nothing of the others.
+    part = replace(whole, series={**whole.series, "reward": Series(whole["reward"].steps, level + 0.1)})
+    assert "repeated-prompts" not in without(part)
+
+
+def test_evaluations_on_trained_prompts():
+    trained = drawn(plain)
+    other = [replace(one, prompt=one.prompt + "?") for one in trained[:200]]
+    assert without(replace(stored(trained), evaluated=other)) == {}
+    assert without(replace(stored(trained), evaluated=other + trained[:40])) == {"overlap": "warning"}
+    assert without(replace(stored(trained), evaluated=other + trained[:4])) == {"overlap": "note"}
+
+
+def by_kind(n):
+    return f"sum {n}" if n < 160 else f"count the letters of {n}"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reward", "found"),
+    [
+        (by_kind, None, {"data-order": "note"}),
+        (by_kind, lambda v, p: v - 0.4 * (p > 0.167), {"data-order": "warning"}),
+        (lambda n: f"sum {'1' * (n // 8)} {'x' * (n // 8)}", None, {"data-order": "note"}),
+        (lambda n: by_kind(n * 97 % 320), None, {}),
+        (lambda n: f"sum {'x' * (n * 97 % 320)}", None, {}),
+        (lambda n: f"question {n}", None, {}),
+    ],
+)
+def test_prompts_in_the_order_of_the_file(prompt, reward, found):
+    history = stored(drawn(plain, prompt), **({} if reward is None else {"reward": reward}))
+    assert {one: level for one, level in without(history).items() if one == "data-order"} == found
+
+
+def test_kinds_by_a_column():
+    samples = [replace(one, kind="easy" if one.step < 20 else "hard") for one in drawn(plain)]
+    assert without(stored(samples)) == {"data-order": "note"}

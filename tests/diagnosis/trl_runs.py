@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,10 @@ class Plan:
     options: dict[str, Any] = field(default_factory=dict)
     patch: Callable[[Any], None] | None = None
     steps: int = 30
+    rows: Sequence[Mapping[str, Any]] = tuple({"prompt": f"{n}: escreva"} for n in range(8))
+    """Of the data: the text of the prompt, and further columns."""
+    held_out: Sequence[Mapping[str, Any]] = ()
+    """What is evaluated on."""
     resume: Path | None = None
     """A checkpoint to go on from."""
 
@@ -116,8 +120,8 @@ def long(completions: Any, **_: Any) -> list[float]:
     return [min(1.0, len(text) / 150) for text in texts(completions)]
 
 
-def make_talker(model: Path, folder: Path) -> Path:
-    """The tiny model, taught to answer with three to twenty letters from a to h, and then to end."""
+def make_talker(model: Path, folder: Path, least: int = 3, most: int = 20) -> Path:
+    """The tiny model, taught to answer with so many letters from a to h, and then to end."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -131,7 +135,7 @@ def make_talker(model: Path, folder: Path) -> Path:
 
     optimiser = torch.optim.AdamW(policy.parameters(), lr=5e-3)
     for _ in range(120):
-        answers = [" ".join(dice.choices("abcdefgh", k=dice.randint(3, 20))) for _ in range(16)]
+        answers = [" ".join(dice.choices("abcdefgh", k=dice.randint(least, most))) for _ in range(16)]
         prompts = [[{"role": "user", "content": f"{dice.randint(0, 7)}: escreva"}] for _ in answers]
         begun = [tokenizer.apply_chat_template(one, add_generation_prompt=True, tokenize=False) for one in prompts]
         shown = [len(read(one)) for one in begun]
@@ -147,6 +151,11 @@ def make_talker(model: Path, folder: Path) -> Path:
     policy.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def chats(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows whose prompts are chats."""
+    return [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in rows]
 
 
 def train(model: Path, folder: Path, plan: Plan, seed: int = 0) -> Path:
@@ -183,7 +192,8 @@ def train(model: Path, folder: Path, plan: Plan, seed: int = 0) -> Path:
         model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
         reward_funcs=list(plan.rewards),
         args=trl.GRPOConfig(**values),
-        train_dataset=Dataset.from_list([{"prompt": [{"role": "user", "content": f"{n}: escreva"}]} for n in range(8)]),
+        train_dataset=Dataset.from_list(chats(plan.rows)),
+        eval_dataset=Dataset.from_list(chats(plan.held_out)) if plan.held_out else None,
         processing_class=tokenizer,
     )
     if plan.patch is not None:

@@ -18,7 +18,7 @@ def rule(
     Args:
         name: of the check.
         needs: names of series (a name that ends with / is any that begins so), `samples`, `prompts` (texts, no ids),
-            `finals`, or `a|b`, one of several.
+            `golds` (of samples), `evaluated` (samples), `finals`, or `a|b`, one of several.
         kinds: of stages that it applies to.
         live: whether it means anything while a run goes on.
         options: of `Check`.

@@ -1,11 +1,11 @@
 """What the series of a run show for sure: by it causes are refuted, and rewards of other trainers get a scale."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.trends import finite, trend
 
 Refutes = Callable[[History], bool]
@@ -116,6 +116,39 @@ def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
     size = float(np.median(np.abs(list(total.values())))) if total else 0.0
     printed = reward.rounding + sum(part.rounding for part in parts)
     return steps, less, 1e-4 * max(1.0, size) + 1.01 * printed
+
+
+def weights(history: History) -> dict[str, float]:
+    """The weights of the parts in the logged reward, by least squares; none where it is not their weighted sum."""
+    names = history.names("part/")
+    steps, less, off = sums(history)
+    if len(steps) < 2 * len(names) + 4:
+        return {}
+    parts = np.array(
+        [history[f"part/{name}"].values[np.isin(history[f"part/{name}"].steps, steps)] for name in names]
+    ).T
+    if parts.shape != (len(steps), len(names)) or not np.isfinite(parts).all():
+        return {}
+    total = parts.sum(axis=1) - less
+    found, _, rank, _ = np.linalg.lstsq(parts, total, rcond=1e-6)
+    if rank < len(names) or np.abs(parts @ found - total).max() > off * max(1.0, float(np.abs(found).max())):
+        return {}
+    return dict(zip(names, found.tolist(), strict=True))
+
+
+def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series]) -> bool | None:
+    """Whether the completions that are stored of a step have the means that were logged; None where nothing says it."""
+    for name in ("reward", *(f"part/{part}" for part in stored[0].parts)):
+        if name == "reward" and stored[0].parts:
+            continue  # it may be the plain sum, and the logged one a weighted one
+        part = name.partition("/")[2]
+        known = [one.parts.get(part) if part else one.reward for one in stored]
+        values = [value for value in known if value is not None and np.isfinite(value)]
+        logged = series.get(name, EMPTY)
+        at = logged.values[logged.steps == step]
+        if values and len(at):
+            return bool(abs(float(np.mean(values)) - at[0]) < 1e-4 * max(1.0, abs(at[0])) + logged.rounding)
+    return None
 
 
 def top(history: History) -> float | None:

@@ -67,6 +67,12 @@ class Sample:
     """None where nobody could judge it."""
     truncated: bool | None = None
     parts: Mapping[str, float | None] = field(default_factory=dict)
+    gold: str = ""
+    """The answer that is right, where the user stores it."""
+    mode: str = ""
+    """train or eval, where the user stores it, or where the log tells it."""
+    kind: str = ""
+    """Of the prompt: its task, source or level, where the user stores it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,9 @@ class History(Context):
     """Known ones, by their key in a recipe (`rl.beta`, `sampling.temperature`, `model.lora.rank` of an adapter, or
     "unknown" for its rank), and `steps` that were planned."""
     samples: Sequence[Sample] = ()
+    """Of training."""
+    evaluated: Sequence[Sample] = ()
+    """Stored completions of evaluations inside training."""
     finals: Sequence[Final] = ()
     finished: bool | None = None
     """None where nobody can tell."""
@@ -109,6 +118,10 @@ class History(Context):
         """See `diagnosis.check.rule` for the names of needs."""
         if need == "samples":
             return bool(self.samples)
+        if need == "golds":
+            return any(sample.gold for sample in self.samples)
+        if need == "evaluated":
+            return bool(self.evaluated)
         if need == "finals":
             return bool(self.finals)
         if need == "prompts":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
-from plumbline.checks.diagnosis.readers.logs import read_completions
+from plumbline.checks.diagnosis.readers.logs import apart, read_completions
 from plumbline.checks.diagnosis.readers.rows import only_one
 from plumbline.errors import DataError
 from plumbline.storage import open_regular
@@ -57,7 +57,8 @@ def read_histories(path: Path | str, completions: Path | None = None) -> list[Hi
     last = histories[-1]
     if not (samples := read_completions(completions, last.names("part/"))):
         raise DataError(f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it")
-    return [*histories[:-1], replace(last, samples=samples)]
+    trained, evaluated = apart(samples, last.series)
+    return [*histories[:-1], replace(last, samples=trained, evaluated=evaluated)]
 
 
 def _read(path: Path) -> list[History]:

@@ -8,12 +8,14 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from plumbline.checks.diagnosis.history import History, Sample
+from plumbline.checks.diagnosis.facts import as_logged
+from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
     FAR,
@@ -82,13 +84,15 @@ def read_log(
         settings = {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
     parts = [ours.removeprefix("part/") for ours in series if ours.startswith("part/")]
     trainer = "trl" if origin == "trl" else trainer_of(dict.fromkeys(key for row in steps for key in row))
+    samples, evaluated = apart([] if folder is None else _read_beside(folder, parts), series)
     return History(
         origin=origin,
         name=name or kind,
         kind=kind,
         series=series,
         settings=settings,
-        samples=[] if folder is None else _read_beside(folder, parts),
+        samples=samples,
+        evaluated=evaluated,
         finished=finished,
         skipped=skipped,
         options=TABLE["trainers"][trainer]["keys"],
@@ -185,6 +189,12 @@ TEXT, PROMPT, REWARD, STEP = (
     ("step", "global_step"),
 )
 """What trainers call the columns, the likeliest first."""
+GOLD = ("gold", "answer", "solution", "ground_truth", "target", "label", "reference", "expected")
+KIND = ("kind", "task", "level", "source", "data_source", "difficulty", "category")
+MODES = {"eval": "eval", "evaluation": "eval", "test": "eval", "validation": "eval", "val": "eval", "train": "train"}
+"""What users of TRL call further columns, and modes and splits."""
+LONGEST = 4000
+"""Characters of a gold answer that are kept."""
 _PLACES = ("completions", "completions.jsonl", "completions.parquet", "samples.jsonl", "files/media/table")
 """Where they lie beside a trainer's records."""
 _PATTERNS = ("*.parquet", "*.jsonl", "*.table.json")
@@ -230,7 +240,7 @@ def _read(files: Sequence[Path], parts: Sequence[str]) -> list[Sample]:
             text = _first(row, TEXT)
             if text is None:
                 raise DataError(f"{file}: row {number} has no completion", f"call the column one of {', '.join(TEXT)}")
-            samples.append(_sample(row, text, parts))
+            samples.append(_sample(row, text, parts, file.stem))
     return sorted(samples, key=lambda sample: sample.step)
 
 
@@ -286,17 +296,37 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _sample(row: Mapping[str, Any], text: Any, parts: Sequence[str]) -> Sample:
+def _sample(row: Mapping[str, Any], text: Any, parts: Sequence[str], file: str) -> Sample:
     values = {name: value for name in parts if (value := as_number(row.get(name))) is not None}
+    known = [value for value in values.values() if not np.isnan(value)]
     reward, step = as_number(_first(row, REWARD)), as_number(_first(row, STEP))
     return Sample(
         0 if step is None or not abs(step) < 1e15 else int(step),
         _plain(_first(row, PROMPT)),
         _plain(text),
-        reward if reward is not None else sum(values.values()) if values else None,
+        reward if reward is not None else sum(known) if known else None,
         None,
         values,
+        _plain(_first(row, GOLD))[:LONGEST],
+        MODES.get(str(row.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""),
+        str(_first(row, KIND) or "")[:80],
     )
+
+
+def apart(samples: Sequence[Sample], series: Mapping[str, Series]) -> tuple[list[Sample], list[Sample]]:
+    """The completions of training, and those of evaluations inside it.
+
+    Where no column says it: TRL writes one file a step, and an evaluation at that step overwrites it. The means of the
+    parts are then not those that training logged at that step.
+    """
+    evaluated = set(series["eval/reward"].steps.tolist()) if "eval/reward" in series else set[int]()
+    by_step: dict[int, list[Sample]] = {}
+    for sample in samples:
+        if sample.step in evaluated and not sample.mode:
+            by_step.setdefault(sample.step, []).append(sample)
+    other = {step for step, stored in by_step.items() if as_logged(stored, step, series) is False}
+    known = [replace(one, mode="eval") if one.step in other and not one.mode else one for one in samples]
+    return [one for one in known if one.mode != "eval"], [one for one in known if one.mode == "eval"]
 
 
 def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:

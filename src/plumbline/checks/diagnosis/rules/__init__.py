@@ -2,7 +2,7 @@
 
 from plumbline.checks.check import Check
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.rules import answers, data, evaluations, policy, reward, series, signal, steps
+from plumbline.checks.diagnosis.rules import answers, data, evaluations, gold, policy, reward, series, signal, steps
 
 CHECKS: tuple[Check[History], ...] = (
     series.find_not_finite,
@@ -12,6 +12,7 @@ CHECKS: tuple[Check[History], ...] = (
     reward.find_parts_oppose,
     reward.find_lost_reward,
     reward.find_parser,
+    gold.find_gold_unpaid,
     reward.find_references,
     reward.find_unjudged,
     steps.find_rate_exhausted,
@@ -43,6 +44,7 @@ CHECKS: tuple[Check[History], ...] = (
     data.find_window_cut,
     data.find_repeated_prompts,
     data.find_prompts,
+    data.find_data_order,
     answers.find_wrong_language,
     answers.find_goes_on,
     answers.find_length_paid,

@@ -7,10 +7,15 @@ from itertools import pairwise
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.facts import as_logged
+from plumbline.checks.diagnosis.history import History, Sample
+from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.rules.series import jumps_of
+from plumbline.checks.diagnosis.trends import trend
 
 SOME = 0.05
 """Share of the prompts. What is looked for is written by a program, so it is in all of them or in none."""
@@ -119,6 +124,8 @@ replacement) 0.27 are over the epochs at most, and over what is usual among the 
 FEW = 8
 """Different prompts, under which a run may be meant so."""
 ENOUGH = 40
+OFTEN = 20
+"""Draws of each of few prompts: as many as passes in which a small model learns single answers by heart."""
 IN_ORDER = 16
 """Draws in a row that follow the prompts that they once followed: of 32 prompts in a new order that is no chance."""
 
@@ -127,11 +134,15 @@ IN_ORDER = 16
 def find_repeated_prompts(history: History) -> Iterator[Finding]:
     """Prompts that come again before the others came: a resume that began the data again, duplicates, file order.
 
-    Draws of each prompt against the epochs; then steps that have the prompts of earlier ones in the same order.
+    Very few prompts; draws of each prompt against the epochs; then steps that have the prompts of earlier ones in the
+    same order.
     """
     by_step = _drawn(history)
     draws = Counter(prompt for prompts in by_step.values() for prompt in prompts)
     total, epochs = sum(draws.values()), history["epoch"].values
+    if 1 < len(draws) < FEW and total >= OFTEN * len(draws) and _whole(history):
+        yield _by_heart(history, len(draws), total // len(draws))
+        return
     several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
     if total >= ENOUGH and len(epochs) and np.isfinite(epochs[-1]) and epochs[-1] > 0 and not several:
         allowed = ceil(round(float(epochs[-1]), 3))
@@ -151,6 +162,30 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
             )
             return
     yield from _in_order(by_step)
+
+
+def _whole(history: History) -> bool:
+    """Whether the stored completions are all that were drawn: at nine steps of ten they have the logged means."""
+    by_step: dict[int, list[Sample]] = {}
+    for one in history.samples:
+        by_step.setdefault(one.step, []).append(one)
+    said = [as_logged(stored, step, history.series) for step, stored in by_step.items()]
+    return said.count(True) >= 0.9 * len(said)
+
+
+def _by_heart(history: History, prompts: int, draws: int) -> Finding:
+    """So few prompts that a reward that rises may be learnt by heart; a test of the set-up may have as few."""
+    rose = outcome(history)
+    rises = rose is not None and bool(rose.better)
+    elsewhere = trend(history["eval/reward"].values).t > 2
+    return Finding(
+        level="warning" if rises and not elsewhere else "note",
+        what=f"the run has {prompts} different prompts, each drawn {draws} times and more"
+        + ("; the reward that rises on them may be learnt by heart" if rises else ""),
+        evidence={"different": prompts, "draws of each": draws},
+        causes=("a filter or a limit that leaves few rows", "a test of the set-up with a few rows"),
+        fix="count the rows that training gets; evaluate on other prompts before the reward is believed",
+    )
 
 
 def _drawn(history: History) -> dict[int, list[str]]:
@@ -191,11 +226,15 @@ def _in_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
     )
 
 
-@rule("overlap", needs=("samples", "finals"), live=False)
+OVERLAP_SOME = 0.05
+"""Share of the prompts that are evaluated on, below which they may be common ones of two sets."""
+
+
+@rule("overlap", needs=("samples", "finals|evaluated"), live=False)
 def find_overlap(history: History) -> Iterator[Finding]:
     """Examples that were trained on and evaluated on.
 
-    By their ids, for each held-out split of each task.
+    By their ids, for each held-out split of each task; by the text of the prompt for evaluations inside training.
     """
     trained = {one.prompt for one in history.samples}
     by_split: dict[str, set[str]] = {}
@@ -213,6 +252,112 @@ def find_overlap(history: History) -> Iterator[Finding]:
                 causes=("splits that are not disjoint", "an evaluation on a slice of the training rows"),
                 fix="evaluate on examples that no stage has seen",
             )
+
+    asked = {prompt for one in history.evaluated if (prompt := one.prompt.strip())}
+    both = sorted(asked & {prompt.strip() for prompt in trained})
+    if both and len(asked) > 1:
+        yield Finding(
+            level="warning" if len(both) >= OVERLAP_SOME * len(asked) else "note",
+            what=f"{len(both)} of {len(asked)} prompts of the stored evaluations were trained on",
+            since=history.evaluated[0].step,
+            evidence={"shared": len(both), "of": len(asked)},
+            samples=tuple(prompt[:80] for prompt in both[:3]),
+            causes=("splits that are not disjoint", "an evaluation on a slice of the training rows"),
+            fix="evaluate on prompts that training does not draw; what is measured now says nothing of new ones",
+        )
+
+
+ORDER_ENOUGH = 40
+"""Different prompts; of fewer an order may be chance."""
+KINDS, KIND = 12, 8
+"""The most kinds, and the fewest prompts of each: kinds are a task's templates or sources, and no single rows."""
+SORTED = 0.3
+"""Share of the variance of the places of prompts that their kinds explain: shuffled rows have the number of kinds over
+the number of prompts, two kinds one after the other 0.75."""
+LENGTHS = 0.6
+"""Spearman's correlation of a prompt's length with its place: of 40 shuffled prompts one in 10,000 has as much."""
+SHUFFLES, LOOKED_AT = 200, 4000
+"""Random orders, none of which may explain as much, and the most prompts that are looked at."""
+_TAG = re.compile(r"<[^>\s]{1,40}>|\[/?INST\]")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@rule("data-order", needs=("prompts",), live=False)
+def find_data_order(history: History) -> Iterator[Finding]:
+    """Prompts sorted by their kind or by their length: what is learnt early and late is not the same.
+
+    The first draw of each prompt; kinds by a stored column, else by the first words. A curriculum is sorted on purpose,
+    so it is a note, and a warning where the reward jumps as the kind changes.
+    """
+    first = {one.prompt: one for one in reversed(history.samples)}
+    rows = sorted(first.values(), key=lambda one: one.step)
+    if len(rows) < ORDER_ENOUGH or any(_drift([one.prompt for one in rows])):
+        return
+    rows = rows[:: -(-len(rows) // LOOKED_AT)]
+    steps = np.array([one.step for one in rows], dtype=np.float64)
+    kinds = _kinds(rows)
+    lengths = np.array([len(_DIGITS.sub("#", one.prompt[:LOOKED_AT])) for one in rows], dtype=np.float64)
+    if kinds is not None and (share := _explained(steps, kinds)) > SORTED:
+        dice = np.random.default_rng(0)
+        if share <= max(_explained(dice.permutation(steps), kinds) for _ in range(SHUFFLES)):
+            return
+        most = [kinds[steps == step] for step in np.unique(steps)]
+        main = [Counter(one.tolist()).most_common(1)[0][0] for one in most]
+        at = [int(step) for step, (old, new) in zip(np.unique(steps)[1:], pairwise(main), strict=True) if old != new]
+        jumps = [step for step in jumps_of(history["reward"]) if any(abs(step - one) <= 2 for one in at)]
+        yield _sorted_by("kind", share, rows, jumps, kinds)
+    elif np.ptp(lengths) > 0 and abs(share := _correlation(steps, lengths)) > LENGTHS:
+        yield _sorted_by("length", share, rows, [], None)
+
+
+def _sorted_by(
+    what: str, share: float, rows: Sequence[Sample], jumps: Sequence[int], kinds: NDArray[np.int64] | None
+) -> Finding:
+    many = "" if kinds is None else f" ({int(kinds.max()) + 1} kinds)"
+    return Finding(
+        level="warning" if jumps else "note",
+        what=f"the prompts come sorted by {what}{many}"
+        + (f", and the reward jumps at step {jumps[0]}, where it changes" if jumps else ""),
+        since=jumps[0] if jumps else None,
+        evidence={"prompts": len(rows), "share explained" if kinds is not None else "correlation": round(share, 3)},
+        samples=(rows[0].prompt[:80], rows[-1].prompt[:80]),
+        causes=("rows in the order of the file", "a curriculum"),
+        fix="shuffle the rows, unless the order is meant; compare rewards of early and late steps within a kind only",
+    )
+
+
+def _kinds(rows: Sequence[Sample]) -> NDArray[np.int64] | None:
+    """The kind of each prompt by number; None where there is one kind, or where many prompts have none."""
+    names = [one.kind for one in rows]
+    if not all(names):
+        texts = [_TAG.sub(" ", one.prompt[:LOOKED_AT]).strip() for one in rows]
+        # What the first and the last of a sorted list begin with is what all begin with.
+        both = list(zip(min(texts), max(texts), strict=False))
+        common = min(texts)[: next((at for at, (one, other) in enumerate(both) if one != other), len(both))]
+        begin = max(common.rfind(" "), common.rfind("\n")) + 1
+        names = [" ".join(_DIGITS.sub("#", text[begin:]).lower().split()[:2]) for text in texts]
+    counts = Counter(names)
+    usual = [name for name, count in counts.items() if count >= KIND]
+    if not 2 <= len(usual) <= KINDS or sum(counts[name] for name in usual) < 0.8 * len(rows):
+        return None
+    return np.array([usual.index(name) if name in usual else len(usual) for name in names])
+
+
+def _explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> float:
+    """The share of the variance of places that lies between kinds."""
+    counts = np.bincount(kinds)
+    means = np.bincount(kinds, places) / np.maximum(counts, 1)
+    whole = float(places.var()) * len(places)
+    return float(counts @ (means - places.mean()) ** 2) / whole if whole > 0 else 0.0
+
+
+def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Spearman's, with mean ranks for ties."""
+    ranks = []
+    for values in (one, other):
+        _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
+        ranks.append((np.cumsum(counts) - counts / 2)[at])
+    return float(np.corrcoef(*ranks)[0, 1]) if all(np.ptp(rank) > 0 for rank in ranks) else 0.0
 
 
 LITTLE = 0.2

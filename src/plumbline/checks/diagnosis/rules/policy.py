@@ -9,6 +9,7 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
 from plumbline.checks.diagnosis.facts import agree, learns, level, likely, zeros
 from plumbline.checks.diagnosis.history import Final, History
+from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, trend
 from plumbline.evaluation.comparison import among
 
@@ -78,22 +79,21 @@ def find_kl(history: History) -> Iterator[Finding]:
             fix="look at the estimator: k3 = exp(-d) - 1 + d for d = log p - log q is never negative",
         )
     elif len(values) >= 5 and zeros(series, 1e-300).all():
-        wanted = isinstance(beta, int | float) and beta > 0
+        # TRL's own loss has entropy and clip, and a KL only where it is charged; Unsloth's logs a KL of 0 without one.
+        own = history.origin == "trl" and len(history["entropy"]) > 0 and len(history["clip"]) > 0
+        wanted = beta > 0 if isinstance(beta, int | float) else own
         still = len(history["gradient"]) > 0 and bool(zeros(history["gradient"], 1e-10).all())
         yield Finding(
             level="warning" if wanted else "note",
             what="the KL to the reference is exactly 0 at every step"
-            + (f", although it is charged (beta {beta})" if wanted else ": without a penalty it has no meaning"),
+            + (", although it is charged" if wanted else ": without a penalty it has no meaning")
+            + (f" (beta {beta})" if wanted and beta else ""),
             since=int(steps[0]),
             evidence={"beta": beta},
-            causes=likely(
-                history,
-                *(("the reference is the policy itself",) if wanted else ()),
-                ("the weights do not change", learns),
-            )
-            if wanted or still
-            else ("beta is 0",),
-            fix="look at what the reference is" if wanted else "read nothing into it",
+            causes=_void(history, wanted=wanted, still=still),
+            fix="compare a checksum of the policy's weights before and after a step, and with the reference's"
+            if wanted
+            else "read nothing into it",
         )
     elif _unseen(history):
         yield Finding(
@@ -108,6 +108,21 @@ def find_kl(history: History) -> Iterator[Finding]:
             ),
             fix="draw one greedy answer from the sampler and from the trained weights, and compare them",
         )
+
+
+def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
+    """Why a KL may be 0 at every step."""
+    same = ("the reference is the policy itself",) if wanted else ()
+    stays = "the weights do not change"
+    if not (wanted or still):
+        return ("beta is 0",)
+    if learns(history) or ((rose := outcome(history)) is not None and rose.better):
+        return same
+    live = len(history["gradient"]) > 0 and not still and bool((history["rate"].values > 0).any())
+    other = (
+        "the optimiser holds other weights than the policy (they were replaced after it was made, or an adapter was)"
+    )
+    return (other, *same) if live else (*same, stays)
 
 
 def _unseen(history: History) -> bool:

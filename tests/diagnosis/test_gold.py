@@ -1,0 +1,97 @@
+"""Answers that equal the gold answer: what is read as it, what is not, and what is said where they earn nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from plumbline.checks.diagnosis.rules.gold import is_right
+from tests.diagnosis.test_more_checks import drawn, stored, without
+
+
+@pytest.mark.parametrize(
+    ("text", "gold"),
+    [
+        ("42", "42"),
+        (" 42. ", "42"),
+        ("1.234,5", "1234.5"),
+        ("1,234,567", "1234567"),
+        ("12 kg", "12"),
+        ("R$ 89,90", "89.90"),
+        ("So we add.\nThe answer is 42.", "42"),
+        (r"hence \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        ("<answer>São  Paulo</answer>", "são paulo"),
+        ('"Paris"', "Paris"),
+        ('{"b": 1, "a": [2]}', '{"a":[2],"b":1}'),
+        ('```json\n{"a": 1}\n```', '{"a": 1}'),
+    ],
+)
+def test_what_is_read_as_the_gold_answer(text, gold):
+    assert is_right(text, gold)
+
+
+@pytest.mark.parametrize(
+    ("text", "gold"),
+    [
+        ("43", "42"),
+        ("", "42"),
+        ("4,5", "45"),
+        ("between 42 and 43", "42"),
+        ('{"a": 1}', '{"a": 2}'),
+        ("The answer is 42, or 43", "42"),
+        ("Paris is not it", "Paris"),
+        ("-5", "5"),
+        ("12 g", "12 kg"),
+        ('""', '"'),
+        ("{" * 9000, "{}x"),
+    ],
+)
+def test_what_is_not(text, gold):
+    assert not is_right(text, gold)
+
+
+def asked(text, paid, *, gold=lambda n: f"{n}.5", parts=None):
+    """A run of answers with the gold answer beside them."""
+    samples = drawn(lambda place, n, copy: text(n, copy), reward=lambda *_: 0.0)
+    known = [replace(one, gold=gold(int(one.prompt.split()[-1]))) for one in samples]
+    told = [replace(one, reward=paid(one), parts=parts(one) if parts else {}) for one in known]
+    return {name: level for name, level in without(stored(told)).items() if name == "gold-unpaid"}
+
+
+def commas(every):
+    """Right answers, of which so many have a decimal comma, and wrong ones."""
+    return lambda n, copy: (f"{n},5" if n % every == 0 else f"{n}.5") if copy < 2 else f"{n + copy} or so, {copy}"
+
+
+def strict(one):
+    return float(one.text == one.gold)
+
+
+@pytest.mark.parametrize(
+    ("text", "paid", "parts", "found"),
+    [
+        (commas(2), strict, None, {"gold-unpaid": "fatal"}),
+        (commas(10), strict, None, {"gold-unpaid": "warning"}),
+        (commas(10**9), strict, None, {}),
+        # Another part pays for what is meant.
+        (
+            commas(2),
+            strict,
+            lambda one: {"exact": strict(one), "meant": float(is_right(one.text, one.gold))},
+            {},
+        ),
+        # What is paid has nothing to do with the gold answer.
+        (commas(2), lambda one: float(len(one.text) % 2), None, {}),
+        (commas(2), lambda one: 0.0, None, {"gold-unpaid": "fatal"}),
+        # One point in ten for what is nearly the form that is wanted.
+        (commas(2), lambda one: strict(one) or 0.1 * is_right(one.text, one.gold), None, {}),
+    ],
+)
+def test_right_answers_that_earn_nothing(text, paid, parts, found):
+    assert asked(text, paid, parts=parts) == found
+
+
+def test_a_form_that_is_asked_for_and_learnt_is_a_note():
+    def boxed(n, copy):
+        return rf"so \boxed{{{n}.5}}" if n > 120 or copy == 1 else f"the answer is {n}.5"
+
+    assert asked(boxed, lambda one: float("boxed" in one.text)) == {"gold-unpaid": "note"}
