@@ -788,11 +788,16 @@ def by_kind(n):
     return f"sum {n}" if n < 160 else f"count the letters of {n}"
 
 
+def mostly_by_kind(n):
+    return by_kind(n if n % 6 else 320 - n)
+
+
 @pytest.mark.parametrize(
     ("prompt", "reward", "found"),
     [
-        (by_kind, None, {"data-order": "note"}),
-        (by_kind, lambda v, p: v - 0.4 * (p > 0.167), {"data-order": "warning"}),
+        (by_kind, None, {"data-order": "warning"}),
+        (mostly_by_kind, None, {"data-order": "note"}),
+        (mostly_by_kind, lambda v, p: v - 0.4 * (p > 0.167), {"data-order": "warning"}),
         (lambda n: f"sum {'1' * (n // 8)} {'x' * (n // 8)}", None, {"data-order": "note"}),
         (lambda n: by_kind(n * 97 % 320), None, {}),
         (lambda n: f"sum {'x' * (n * 97 % 320)}", None, {}),
@@ -806,4 +811,4 @@ def test_prompts_in_the_order_of_the_file(prompt, reward, found):
 
 def test_kinds_by_a_column():
     samples = [replace(one, kind="easy" if one.step < 20 else "hard") for one in drawn(plain)]
-    assert without(stored(samples)) == {"data-order": "note"}
+    assert without(stored(samples)) == {"data-order": "warning"}

@@ -274,6 +274,8 @@ KINDS, KIND = 12, 8
 SORTED = 0.3
 """Share of the variance of the places of prompts that their kinds explain: shuffled rows have the number of kinds over
 the number of prompts, two kinds one after the other 0.75."""
+APART = 0.5
+"""Of that share, over which kinds hardly mix: a model learns one after the other, and forgets."""
 LENGTHS = 0.6
 """Spearman's correlation of a prompt's length with its place: of 40 shuffled prompts one in 10,000 has as much."""
 SHUFFLES, LOOKED_AT = 200, 4000
@@ -286,8 +288,8 @@ _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 def find_data_order(history: History) -> Iterator[Finding]:
     """Prompts sorted by their kind or by their length: what is learnt early and late is not the same.
 
-    The first draw of each prompt; kinds by a stored column, else by the first words. A curriculum is sorted on purpose,
-    so it is a note, and a warning where the reward jumps as the kind changes.
+    The first draw of each prompt; kinds by a stored column, else by the first words. A warning where one kind comes
+    after the other, or where the reward jumps as the kind changes.
     """
     first = {one.prompt: one for one in reversed(history.samples)}
     rows = sorted(first.values(), key=lambda one: one.step)
@@ -315,7 +317,7 @@ def _sorted_by(
 ) -> Finding:
     many = "" if kinds is None else f" ({int(kinds.max()) + 1} kinds)"
     return Finding(
-        level="warning" if jumps else "note",
+        level="warning" if jumps or (kinds is not None and share > APART) else "note",
         what=f"the prompts come sorted by {what}{many}"
         + (f", and the reward jumps at step {jumps[0]}, where it changes" if jumps else ""),
         since=jumps[0] if jumps else None,
