@@ -49,6 +49,8 @@ class Example:
     """What the verifier compares with."""
     stratum: str = ""
     """The job or kind that evaluations break down by (`eval/<stratum>`)."""
+    cluster: str = ""
+    """What it shares with examples that are alike: a customer, a form, a template. Empty for none: it is its own."""
 
     def fingerprint(self) -> str:
         """16 hex digits of the prompt's content: equal prompts are equal whatever their ids (overlap checks)."""
@@ -306,6 +308,8 @@ class Judged:
     parts: Mapping[str, float | None]
     readings: Mapping[str, float]
     how: str
+    cluster: str = ""
+    """See `Example`."""
     truncated: bool | None = None
     """None where nobody knows: a completion from elsewhere, an oracle, a control."""
     tokens: int | None = None
@@ -315,6 +319,12 @@ class Judged:
     """What the task said before each of them but the first."""
     cut: bool = False
     """See `Rollout.cut`."""
+
+
+def clusters_of(rows: Sequence[Judged]) -> list[str] | None:
+    """The cluster of each row; None where each is its own, or all are of one: that is then all that is asked about."""
+    names = [row.cluster or row.id for row in rows]
+    return names if 1 < len(set(names)) < len(names) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,6 +414,10 @@ class Evaluation:
     def rewards(self) -> NDArray[np.float64]:
         """Rewards [n], in the order of the rows."""
         return np.array([row.reward for row in self.rows], dtype=np.float64)
+
+    def clusters(self) -> list[str] | None:
+        """See `clusters_of`."""
+        return clusters_of(self.rows)
 
     @property
     def mean_reward(self) -> float:

@@ -79,13 +79,18 @@ def test_no_change_says_what_could_not_have_been_seen():
     found = compared(noisy(0.6, 59, 1), noisy(0.6, 59, 2))
     said = verdict(found, BOUNDS)
     assert said.tone == "same"
-    assert said.sentence.startswith("GRPO did not change the greedy reward on 59 held-out test examples (0.")
-    assert re.search(
-        r": with n = 59 a difference under 0\.0\d+ cannot be seen reliably; the best control", said.sentence
-    )
-    stated = float(re.search(r"under (\S+) cannot", said.sentence).group(1))
-    difference = found.reward.paired.difference
-    assert stated == pytest.approx(1.43 * (difference.high - difference.low) / 2, abs=0.006)
+    assert said.sentence.startswith("GRPO cannot be shown to have changed the greedy reward on 59 held-out test exampl")
+    possible, wanted = re.search(
+        r" a difference of up to (0\.\d+) is possible, and about (\d+) examples would rule out 0\.02; the best control",
+        said.sentence,
+    ).groups()
+    change = found.reward.paired
+    assert float(possible) == pytest.approx(change.within, abs=0.006)
+    more = change.within - abs(change.difference.mean)
+    assert int(wanted) == pytest.approx(59 * (more / 0.02) ** 2, abs=1)
+    enough = verdict(found, BOUNDS, margin=change.within + 0.001)
+    assert enough.sentence.startswith("GRPO did not change the greedy reward on 59 held-out test examples (0.")
+    assert ": there is no difference larger than 0.0" in enough.sentence
 
 
 def test_no_rise_is_claimed_whose_interval_includes_zero():
@@ -273,7 +278,7 @@ def test_first_to_last_names_its_examples_where_the_first_stage_has_fewer(tmp_pa
 def test_a_negative_control_that_holds(tmp_path):
     said = run_verdict(started(tmp_path, {"sft": SFT, "rl": SFT}, **CONTROL))
     assert said.tone == "control"
-    begins = "Negative control (advantages dealt at random, so the reward should not rise): GRPO did not change"
+    begins = "Negative control (advantages dealt at random, so the reward should not rise): GRPO cannot be shown to"
     assert said.sentence.startswith(begins)
     assert "hat is what a negative control should show" in said.reason
 

@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.errors import IncomparableError, PlumblineError
 from plumbline.evaluation.statistics import Direction, Paired, detectable, direction, holm, paired
 from plumbline.evaluation.summary import part_means
-from plumbline.records import Evaluation, Judged
+from plumbline.records import Evaluation, Judged, clusters_of
 from plumbline.runs.evaluations import EvaluationKey
 
 
@@ -19,7 +19,8 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
         IncomparableError: they differ in task, rubric, or examples, or no example was judged in both.
     """
     pairs = judged_pairs(before, after)
-    return paired([row.reward for row, _ in pairs], [row.reward for _, row in pairs])
+    rows = [row for _, row in pairs]  # the later one: an evaluation of an earlier version has no clusters
+    return paired([row.reward for row, _ in pairs], [row.reward for row in rows], clusters_of(rows))
 
 
 def judged_pairs(before: Evaluation, after: Evaluation) -> list[tuple[Judged, Judged]]:
@@ -159,7 +160,7 @@ def adjusted(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
     for one in pairings:
         if one.paired is not None:
             difference = one.paired.difference
-            least = detectable(difference, len(tested)) if difference.high > difference.low else None
+            least = detectable(difference, len(tested)) if one.paired.ties < difference.n else None
             one = replace(one, p=next(p_values), detectable=least)
         found.append(one)
     return tuple(found)

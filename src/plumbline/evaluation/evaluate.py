@@ -159,6 +159,7 @@ def _row(example: Example, completion: str, verdict: Verdict, rollout: Rollout |
         parts=dict(score.parts),
         readings=dict(score.readings),
         how=outcome.how,
+        cluster=example.cluster,
         truncated=None if rollout is None else rollout.truncated,
         tokens=None if rollout is None else rollout.num_tokens,
         turns=tuple(turn.text for turn in rollout.turns) if rollout is not None and rollout.asked else (),

@@ -179,7 +179,7 @@ def _evaluated(run: RunRecord, key: EvaluationKey) -> StageResult:
 
 def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
     """An evaluation's result; `around` has floor and ceiling, where they are known."""
-    asked, reward = _asked(key, evaluation.task), mean_interval(evaluation.rewards())
+    asked, reward = _asked(key, evaluation.task), mean_interval(evaluation.rewards(), evaluation.clusters())
     floor, ceiling = around.get("floor"), around.get("ceiling")
     return StageResult(**asked, rubric=evaluation.rubric, reward=reward, floor=floor, ceiling=ceiling)
 

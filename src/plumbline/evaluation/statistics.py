@@ -1,15 +1,20 @@
-"""Intervals and paired tests over examples, with explicit seeds; numpy only.
+"""Intervals and paired tests over examples; numpy only.
 
-Letters in shapes: n examples, B resamples.
+Letters in shapes: n examples, C clusters.
 
-The example is the unit: answers to one prompt are alike, so resampling answers would give intervals that are too
-narrow. The bootstrap is the percentile bootstrap of the mean (Efron 1979); rates have Wilson's interval; the paired
-test flips signs (Fisher's randomisation test), which needs no distribution and is exact up to the number of flips.
+The example is the unit: answers to one prompt are alike, so counting answers would give intervals that are too narrow.
+Examples that share a customer, a form or a template are alike, too: where a task says which, they are a cluster, and
+clusters are the unit (Cameron and Miller 2015). A mean has Student's interval, with an error from the sums of clusters
+and as many degrees of freedom as clusters of one size would have (Kish 1965); rates have Wilson's, with the number of
+examples that a sample without clusters would need for the same error. The paired test flips signs of clusters (Fisher's
+randomisation test), which needs no distribution and is exact up to the number of flips. That there is no difference
+larger than a margin is two one-sided tests (Schuirmann 1987). `benchmarks/coverage.py` says how far all this holds.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 from typing import Literal
 
@@ -19,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 TIE = 1e-9
 """Rewards that differ by less are the same: sums of parts are rounded in their last digits."""
 RESAMPLES = 5000
+"""Sign flips, where there are too many to flip in every way."""
 AT_ONCE = 50_000
 """Numbers that are drawn together: they stay in a processor's cache. No result depends on it."""
 LEVEL = 0.95
@@ -59,22 +65,71 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def mean_interval(values: ArrayLike, seed: int = 0) -> Interval:
-    """The mean of `values` [n] and its percentile bootstrap interval; NaN where there are none."""
+Clusters = Sequence[str] | None
+"""The cluster [n] of each example; None, or equal to nobody else's, for one by itself."""
+
+
+def mean_interval(values: ArrayLike, clusters: Clusters = None) -> Interval:
+    """The mean of `values` [n] and its interval (`rate_interval` where all are 0 or 1); NaN where there are none.
+
+    An interval of rewards from 0 to 1 does not leave that range.
+    """
     array = np.asarray(values, dtype=np.float64)
     if not len(array):
         return Interval(math.nan, math.nan, math.nan, 0)
-    means = _resampled_means(array, np.random.default_rng(seed))
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(array.mean()), float(low), float(high), len(array))
+    if np.isin(array, (0.0, 1.0)).all():
+        return rate_interval(array, clusters)
+    middle, half = float(array.mean()), _error(array, clusters)
+    half *= t_quantile(_freedom(len(array), clusters))
+    low, high = middle - half, middle + half
+    if array.min() >= 0 and array.max() <= 1:
+        low, high = max(0.0, low), min(1.0, high)
+    return Interval(middle, low, high, len(array))
 
 
-def surely_over(values: ArrayLike, limit: float) -> bool:
+def _counts(n: int, clusters: Clusters) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The number [n] of each example's cluster, and how many examples [C] each has."""
+    if clusters is None:
+        return np.arange(n), np.ones(n, dtype=np.int64)
+    if len(clusters) != n:
+        raise ValueError(f"{n} values and {len(clusters)} clusters")
+    _, place, counts = np.unique(np.asarray(clusters, dtype=np.str_), return_inverse=True, return_counts=True)
+    return place, counts
+
+
+def _alike(n: int, clusters: Clusters) -> float:
+    """How many clusters of one size would be worth as much as these, were all examples of a cluster the same (Kish)."""
+    counts = _counts(n, clusters)[1]
+    return n * n / float((counts * counts).sum())
+
+
+def _freedom(n: int, clusters: Clusters) -> int:
+    return min(1000, max(1, int(_alike(n, clusters) - 1 + TIE)))
+
+
+def _none(n: float) -> float:
+    """The error of a share of 0: that nothing differed among n examples does not say that nothing can."""
+    return rate_interval(np.zeros(max(1, int(n + TIE)))).high / _Z
+
+
+def _error(array: NDArray[np.float64], clusters: Clusters) -> float:
+    """The standard error of a mean of values [n]; `_none` where all are 0."""
+    n = len(array)
+    place, counts = _counts(n, clusters)
+    if not np.any(np.abs(array) > TIE) or (clusters is not None and len(counts) < 2):
+        return _none(_alike(n, clusters))
+    if np.ptp(array) <= TIE or len(counts) < 2:
+        return 0.0
+    sums = np.bincount(place, weights=array - array.mean())
+    return math.sqrt(len(sums) / (len(sums) - 1) * float(sums @ sums)) / n
+
+
+def surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -> bool:
     """Whether the mean of `values` [n] is over a limit, and not by chance (see `direction`): the one rule by which a
     control is said to earn more than it may. Fewer than 6 values never say so.
     """
     array = np.asarray(values, dtype=np.float64)
-    over = paired(np.full_like(array, limit), array)
+    over = paired(np.full_like(array, limit), array, clusters)
     return direction(over.difference, over.p_value) == "rise"
 
 
@@ -110,7 +165,8 @@ def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     if not arrays or not all(map(len, arrays)):
         raise ValueError("there is nothing to take the mean of")
-    spread = math.sqrt(sum(map(_squared_error, arrays))) / len(arrays)
+    errors = (_error(one, None) if np.ptp(one) > TIE else _none(len(one)) for one in arrays)
+    spread = math.hypot(*errors) / len(arrays)
     margins = [t_quantile(min(1000, max(1, sum(len(array) - 1 for array in arrays)))) * spread]
     margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
     half = math.hypot(*margins)
@@ -118,22 +174,16 @@ def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]
     return Interval(middle, middle - half, middle + half, sum(map(len, arrays)))
 
 
-def _squared_error(array: NDArray[np.float64]) -> float:
-    """The squared standard error of a mean."""
-    if len(array) > 1 and np.ptp(array) > TIE:
-        return float(array.var(ddof=1)) / len(array)
-    return (rate_interval(np.zeros(len(array))).high / _Z) ** 2
-
-
-def t_quantile(freedom: int) -> float:
-    """How many standard errors `LEVEL` of Student's distribution with so many degrees of freedom lies within.
+@cache
+def t_quantile(freedom: int, level: float = LEVEL) -> float:
+    """How many standard errors `level` of Student's distribution with so many degrees of freedom lies within.
 
     By bisection of its closed form for whole degrees (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
     """
-    low, high = 0.0, 20.0
+    low, high = 0.0, 20.0  # of one degree, 19 in 20 lie within 12.7
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _t_within(middle, freedom) < LEVEL else (low, middle)
+        low, high = (middle, high) if _t_within(middle, freedom) < level else (low, middle)
     return high
 
 
@@ -149,32 +199,26 @@ def _t_within(t: float, freedom: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-def rate_interval(flags: ArrayLike) -> Interval:
+def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
     """The share of `flags` [n] that are set, and its score interval (Wilson 1927); NaN where there are none.
 
-    A bootstrap of flags that are all set, or all unset, would say that nothing else can happen.
+    With clusters it is that of the number of examples which, were they independent, would have the same error: no more
+    than there are, and no fewer than clusters of one size; the quantile is Student's.
     """
     array = np.asarray(flags, dtype=np.float64)
     n = len(array)
     if not n:
         return Interval(math.nan, math.nan, math.nan, 0)
-    rate = float(array.mean())
-    shrink = 1 + _Z**2 / n
-    middle = (rate + _Z**2 / (2 * n)) / shrink
-    half = _Z / shrink * math.sqrt(rate * (1 - rate) / n + _Z**2 / (4 * n * n))
+    rate, worth, quantile = float(array.mean()), float(n), _Z
+    if (fewest := _alike(n, clusters)) < n:
+        chance = rate * (1 - rate)
+        worth = fewest if chance == 0 else min(n, max(fewest, chance / max(_error(array, clusters), TIE) ** 2))
+        quantile = t_quantile(_freedom(n, clusters))
+    shrink = 1 + quantile**2 / worth
+    middle = (rate + quantile**2 / (2 * worth)) / shrink
+    half = quantile / shrink * math.sqrt(rate * (1 - rate) / worth + quantile**2 / (4 * worth * worth))
     # At the ends the formula gives the rate itself, but for the last digit.
     return Interval(rate, min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half)), n)
-
-
-def _resampled_means(array: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Means [B] of B resamples, drawn in chunks."""
-    n = len(array)
-    chunk = max(1, AT_ONCE // n)
-    parts = []
-    for start in range(0, RESAMPLES, chunk):
-        size = min(chunk, RESAMPLES - start)
-        parts.append(np.take(array, rng.integers(0, n, size=(size, n))).mean(axis=1))
-    return np.concatenate(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +235,11 @@ class Paired:
     """The mean of the first; NaN where there is nothing to compare."""
     after: float
     """The mean of the second."""
+    within: float = math.nan
+    """The least margin that two one-sided tests at 5 % say the difference is smaller than, up or down."""
 
 
-def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
+def paired(before: ArrayLike, after: ArrayLike, clusters: Clusters = None, seed: int = 0) -> Paired:
     """Compare two rewards [n] of the same examples in the same order.
 
     Raises:
@@ -203,20 +249,40 @@ def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
     if first.shape != second.shape:
         raise ValueError(f"{len(first)} and {len(second)} rewards cannot be paired")
     difference = second - first
-    rng = np.random.default_rng(seed)
+    place, _ = _counts(len(difference), clusters)
+    sums = np.asarray(np.bincount(place, weights=difference), dtype=np.float64)
+    change = _interval_of_change(difference, clusters)
     return Paired(
-        difference=mean_interval(difference, seed),
-        p_value=_sign_flip_p(difference, rng),
+        difference=change[0],
+        p_value=_sign_flip_p(sums, np.random.default_rng(seed)),
         wins=int((difference > TIE).sum()),
         losses=int((difference < -TIE).sum()),
         ties=int((np.abs(difference) <= TIE).sum()),
         before=float(first.mean()) if len(first) else math.nan,
         after=float(second.mean()) if len(second) else math.nan,
+        within=change[1],
     )
 
 
+def _interval_of_change(difference: NDArray[np.float64], clusters: Clusters) -> tuple[Interval, float]:
+    """The mean of differences [n] with its interval, and how far from 0 the interval of 90 % goes.
+
+    Of right answers that are won and lost, one more pair of each kind is thought of in half (Agresti and Min 2005): few
+    that moved say little of how many can.
+    """
+    n = len(difference)
+    if not n:
+        return Interval(math.nan, math.nan, math.nan, 0), math.nan
+    middle, error, freedom = float(difference.mean()), _error(difference, clusters), _freedom(n, clusters)
+    if difference.any() and np.isin(difference, (-1.0, 0.0, 1.0)).all():
+        error = math.hypot(error, (n * _alike(n, clusters)) ** -0.5)
+    half = t_quantile(freedom) * error
+    one_sided = t_quantile(freedom, 2 * LEVEL - 1) * error
+    return Interval(middle, middle - half, middle + half, n), abs(middle) + one_sided
+
+
 def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> float:
-    """(1 + flips at least as extreme) / (1 + flips): never 0, so never more certain than the flips allow."""
+    """Of sums [C] (1 + flips at least as extreme) / (1 + flips): never 0, so never more certain than flips allow."""
     moved = difference[np.abs(difference) > TIE]
     if not len(moved):
         return 1.0
@@ -254,6 +320,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
         worst = max(worst, min(1.0, p_values[index] * (len(adjusted) - rank)))
         adjusted[index] = worst
     return adjusted
+
+
+def examples_within(change: Paired, margin: float) -> int:
+    """About how many examples would say that there is no difference larger than a margin, if there is none at all."""
+    return math.ceil(change.difference.n * max(1.0, (change.within - abs(change.difference.mean)) / margin) ** 2)
 
 
 def detectable(difference: Interval, tests: int = 1) -> float:

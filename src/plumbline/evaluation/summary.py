@@ -7,7 +7,7 @@ from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import TIE, Interval, mean, mean_interval, rate_interval, skill, surely_over
-from plumbline.records import Evaluation, Figure, Headline, Judged
+from plumbline.records import Evaluation, Figure, Headline, Judged, clusters_of
 
 NONZERO, REWARD = "nonzero_rate", "mean_reward"
 # -- figures ---------------------------------------------------------------------------------------------------------
@@ -34,8 +34,8 @@ def figures(rows: Sequence[Judged], headline: Headline | None) -> dict[str, Inte
     of that part, and their n says so.
     """
     found = {
-        NONZERO: rate_interval([row.reward > 0 for row in rows]),
-        REWARD: mean_interval([row.reward for row in rows]),
+        NONZERO: rate_interval([row.reward > 0 for row in rows], clusters_of(rows)),
+        REWARD: mean_interval([row.reward for row in rows], clusters_of(rows)),
     }
     return found | {figure.key: _figure(rows, figure) for figure in (headline.figures if headline else ())}
 
@@ -55,23 +55,30 @@ def by_prefix(evaluation: Evaluation) -> dict[str, dict[str, Interval]]:
     headline = evaluation.headline
     if headline is None or not headline.prefix:
         return {}
-    values: dict[str, list[float]] = {}
-    for row in evaluation.rows:
-        for part, value in row.parts.items():
-            if part.startswith(headline.prefix) and value is not None:
-                values.setdefault(part.removeprefix(headline.prefix), []).append(value)
+    names = {name for row in evaluation.rows for name in row.parts if name.startswith(headline.prefix)}
+    found = {name: _of_part(evaluation.rows, name) for name in sorted(names)}
     return {
-        name: {ACCURACY: mean_interval(found), RIGHT: rate_interval([value >= 1 - TIE for value in found])}
-        for name, found in sorted(values.items())
+        name.removeprefix(headline.prefix): {
+            ACCURACY: mean_interval(values, clusters),
+            RIGHT: rate_interval([value >= 1 - TIE for value in values], clusters),
+        }
+        for name, (values, clusters) in found.items()
+        if values
     }
 
 
+def _of_part(rows: Sequence[Judged], part: str) -> tuple[list[float], list[str] | None]:
+    """The values of a part of the rows that have it, and their clusters."""
+    having = [(row, value) for row in rows if (value := row.parts.get(part)) is not None]
+    return [value for _, value in having], clusters_of([row for row, _ in having])
+
+
 def _figure(rows: Sequence[Judged], figure: Figure) -> Interval:
-    values = [value for row in rows if (value := row.parts.get(figure.part)) is not None]
+    values, clusters = _of_part(rows, figure.part)
     if not figure.rate:
-        return mean_interval(values)
+        return mean_interval(values, clusters)
     assert all(value in {0.0, 1.0} for value in values), f"{figure.part} is declared a rate, and is not 0 or 1"
-    return rate_interval(values)
+    return rate_interval(values, clusters)
 
 
 def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | None = None) -> dict[str, Any]:
@@ -90,16 +97,19 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
         "sampling": dict(evaluation.sampling),
         "seed": evaluation.seed,
         "n": len(rows),
-        "reward": asdict(mean_interval(evaluation.rewards())),
+        "clusters": len(set(evaluation.clusters() or ())) or len(rows),
+        "reward": asdict(mean_interval(evaluation.rewards(), evaluation.clusters())),
         "figures": _plain(figures(rows, evaluation.headline)),
         "readings": {
-            name: asdict(mean_interval([row.readings[name] for row in rows if name in row.readings]))
+            name: asdict(mean_interval([row.readings[name] for row in having], clusters_of(having)))
             for name in _names(row.readings for row in rows)
+            if (having := [row for row in rows if name in row.readings])
         },
         "parts": {name: asdict(part) for name, part in part_means(rows).items()},
         "strata": {
-            stratum: asdict(mean_interval([row.reward for row in rows if row.stratum == stratum]))
+            stratum: asdict(mean_interval([row.reward for row in those], clusters_of(those)))
             for stratum in sorted({row.stratum for row in rows} - {""})
+            if (those := [row for row in rows if row.stratum == stratum])
         },
         "how": dict(Counter(row.how for row in rows).most_common()),
         "nonzero_rate": mean([row.reward > 0 for row in rows]),
@@ -139,7 +149,7 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
             name: {
                 "limit": limit,
                 "mean": references[name].mean_reward,
-                "holds": not surely_over(references[name].rewards(), limit),
+                "holds": not surely_over(references[name].rewards(), limit, references[name].clusters()),
             }
             for name, limit in limits.items()
             if name in references
@@ -192,8 +202,5 @@ def _names(scores: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def part_means(rows: Sequence[Judged]) -> dict[str, Interval]:
     """The mean of each part over the rows that have it; parts that none has are left out."""
-    values = {
-        name: [value for row in rows if (value := row.parts.get(name)) is not None]
-        for name in _names(row.parts for row in rows)
-    }
-    return {name: mean_interval(found) for name, found in values.items() if found}
+    found = {name: _of_part(rows, name) for name in _names(row.parts for row in rows)}
+    return {name: mean_interval(values, clusters) for name, (values, clusters) in found.items() if values}

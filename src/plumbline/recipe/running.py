@@ -31,6 +31,8 @@ class EvaluationSection(Section):
     """At the ends, also the splits that a task has beside train, val and test (such as held-out-pages)."""
     sampled: bool = True
     """Beside greedy answers, one answer each drawn as in training."""
+    margin: float = Field(default=0.02, gt=0, lt=1)
+    """A difference of rewards that does not matter: a verdict of "did not change" says that there is none larger."""
     replays: int = Field(default=0, ge=0, le=4)
     """Episodes of the last stage (greedy, last final split) that are replayed as pictures in the report: failed ones,
     and of several a right one."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 from plumbline.checks.diagnosis.watch import EVENT
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.records import Judged
+from plumbline.records import Judged, clusters_of
 from plumbline.reports.comparisons import (
     LENIENT,
     STRICT,
@@ -227,8 +227,8 @@ def parse_modes(view: RunView) -> Table:
 
 
 def _reading(rows: Sequence[Judged], name: str) -> Interval | None:
-    values = [row.readings[name] for row in rows if name in row.readings]
-    return mean_interval(values) if values else None
+    having = [row for row in rows if name in row.readings]
+    return mean_interval([row.readings[name] for row in having], clusters_of(having)) if having else None
 
 
 # -- over time ---------------------------------------------------------------------------------------------------

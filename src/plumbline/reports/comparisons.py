@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 
-import numpy as np
-
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import judged_pairs
 from plumbline.evaluation.statistics import (
@@ -20,14 +18,13 @@ from plumbline.evaluation.statistics import (
     Direction,
     Interval,
     Paired,
-    detectable,
     direction,
     mean_interval,
     paired,
 )
 from plumbline.evaluation.statistics import holm as holm_adjusted
 from plumbline.evaluation.summary import EARNED
-from plumbline.records import Evaluation, Judged
+from plumbline.records import Evaluation, Judged, clusters_of
 
 Pair = tuple[Judged, Judged]
 
@@ -48,11 +45,6 @@ class QuantityChange:
     def direction(self) -> Direction:
         """A rise or a fall needs both the interval and the test."""
         return direction(self.paired.difference, self.p)
-
-    @property
-    def detectable(self) -> float:
-        """The least difference that this many examples show four times in five."""
-        return detectable(self.paired.difference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +148,15 @@ def _part(name: str) -> Callable[[Judged], float | None]:
 def _change(
     name: str, pairs: Sequence[Pair], value: Callable[[Judged], float | None], is_form: bool = False
 ) -> QuantityChange | None:
-    values = [(value(before), value(after)) for before, after in pairs]
-    both = np.array([(b, a) for b, a in values if b is not None and a is not None], dtype=np.float64)
-    if not len(both):
+    values = [(value(before), value(after), after) for before, after in pairs]
+    found = [(b, a, row) for b, a, row in values if b is not None and a is not None]
+    if not found:
         return None
-    result = paired(both[:, 0], both[:, 1])
-    return QuantityChange(name, mean_interval(both[:, 0]), mean_interval(both[:, 1]), result, result.p_value, is_form)
+    first, second = [value for value, _, _ in found], [value for _, value, _ in found]
+    clusters = clusters_of([row for *_, row in found])
+    result = paired(first, second, clusters)
+    before, after = mean_interval(first, clusters), mean_interval(second, clusters)
+    return QuantityChange(name, before, after, result, result.p_value, is_form)
 
 
 def holm(changes: Sequence[QuantityChange]) -> list[QuantityChange]:

@@ -1,7 +1,8 @@
 """One honest sentence about a run, and at most one of reason.
 
 It says that the reward rose or fell only where the 95 % interval of the paired difference excludes 0 and the paired
-test gives p < 0.05; otherwise it says how large a difference this many examples could have shown.
+test gives p < 0.05, and that it did not change where two one-sided tests rule out a difference larger than the recipe's
+margin. Otherwise nothing is claimed, and it says how many examples would tell.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
+from plumbline.evaluation.statistics import examples_within
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Comparison, QuantityChange
 from plumbline.reports.view import Bounds, RunView, name_of
@@ -16,6 +18,9 @@ from plumbline.runs.evaluations import EvaluationKey
 
 Tone = Literal["rise", "fall", "same", "control", "none"]
 VERBS = {"rise": "raised", "fall": "lowered", "same": "did not change"}
+UNKNOWN = "cannot be shown to have changed"
+MARGIN = 0.02
+"""See `evaluation.margin` of a recipe."""
 MOVED = {"rise": "rose", "fall": "fell", "same": "did not change"}
 
 
@@ -39,8 +44,9 @@ def verdict(
     negative_control: bool = False,
     finished: bool = True,
     whole: Comparison | None = None,
+    margin: float = MARGIN,
 ) -> Verdict:
-    """What a stage did to the reward.
+    """What a stage did to the reward: raised it, lowered it, did not change it by more than a margin, or unknown.
 
     Args:
         comparison: the last stage against the one before.
@@ -49,6 +55,7 @@ def verdict(
         negative_control: the stage was trained on advantages dealt at random.
         finished: whether the run is.
         whole: the last stage against the first, where there is one in between.
+        margin: a difference that does not matter.
     """
     reward = comparison.reward
     subject = name_of(comparison.after)
@@ -56,7 +63,9 @@ def verdict(
         subject = f"Negative control (advantages dealt at random, so the reward should not rise): {subject}"
     if not finished:
         subject = f"So far, {subject}"
-    sentence = f"{subject} {VERBS[reward.direction]} {_claim(comparison)}{_bounds(bounds)}."
+    same = reward.paired.within <= margin
+    verb = VERBS[reward.direction] if reward.direction != "same" or same else UNKNOWN
+    sentence = f"{subject} {verb} {_claim(comparison, margin)}{_bounds(bounds)}."
     clauses = []
     if negative_control and reward.direction == "rise":
         clauses.append("it rose all the same, so a rise with real advantages is no proof that they taught anything")
@@ -117,6 +126,7 @@ def run_verdict(view: RunView) -> Verdict:
         negative_control=is_control,
         finished=view.finished,
         whole=whole if isinstance(whole, Comparison) else None,
+        margin=view.run.recipe.evaluation.margin,
     )
     if view.negative_control and not is_control:
         return Verdict(f"{prefix}{result.sentence}", result.reason, "control")
@@ -159,7 +169,7 @@ def _examples(n: int, split: str = "") -> str:
     return f"{numbers.count(n)} {held_out} example{'' if n == 1 else 's'}"
 
 
-def _claim(comparison: Comparison) -> str:
+def _claim(comparison: Comparison, margin: float) -> str:
     """What changed, from where to where, and how sure that is."""
     reward, difference = comparison.reward, comparison.reward.paired.difference
     what = f"the {comparison.mode} reward on {_examples(difference.n, comparison.split)}"
@@ -168,10 +178,13 @@ def _claim(comparison: Comparison) -> str:
         return f"{what} from {numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}"
     if reward.paired.ties == difference.n:
         return f"{what}: every example earned the same before and after ({numbers.fixed(reward.after.mean)} on average)"
-    least = numbers.fixed(reward.detectable, 2 if reward.detectable >= 0.02 else 3)
+    found = f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure})"
+    if reward.paired.within <= margin:
+        return f"{found}: there is no difference larger than {margin:g}"
+    wanted = numbers.count(examples_within(reward.paired, margin))
+    possible = numbers.fixed(reward.paired.within, 2)
     return (
-        f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}): "
-        f"with n = {numbers.count(difference.n)} a difference under {least} cannot be seen reliably"
+        f"{found}: a difference of up to {possible} is possible, and about {wanted} examples would rule out {margin:g}"
     )
 
 

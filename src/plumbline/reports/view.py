@@ -226,7 +226,8 @@ class RunView:
 
     def bounds(self, evaluation: Evaluation) -> Bounds:
         """Floor and ceiling on the examples of an evaluation."""
-        means = {name: mean_interval(found.rewards()) for name, found in self._references(evaluation).items()}
+        found = self._references(evaluation)
+        means = {name: mean_interval(one.rewards(), one.clusters()) for name, one in found.items()}
         oracle = means.pop(ORACLE, None)
         return Bounds(max(means.items(), key=lambda item: item[1].mean) if means else None, oracle)
 
@@ -247,7 +248,7 @@ class RunView:
     def reward(self, evaluation: Evaluation) -> Interval:
         """The mean reward with its interval, computed once for every evaluation."""
         if id(evaluation) not in self._rewards:
-            self._rewards[id(evaluation)] = mean_interval(evaluation.rewards())
+            self._rewards[id(evaluation)] = mean_interval(evaluation.rewards(), evaluation.clusters())
         return self._rewards[id(evaluation)]
 
     # -- comparisons ---------------------------------------------------------------------------------------------

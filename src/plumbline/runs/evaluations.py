@@ -195,7 +195,7 @@ def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjud
 
 
 def _check_judged(row: Judged) -> None:
-    _check_texts({key: getattr(row, key) for key in ("id", "stratum", "completion", "how")}, "a row")
+    _check_texts({key: getattr(row, key) for key in ("id", "stratum", "completion", "how", "cluster")}, "a row")
     said = enumerate((*row.turns, *row.asked))
     _check_texts({f"turn {number}": text for number, text in said}, f"the turns of {row.id}")
     if row.turns and (len(row.turns) != len(row.asked) + 1 or row.turns[-1] != row.completion):

@@ -125,7 +125,7 @@ def _evaluate_task_inside(run: Run, policy: Sampler, ground: TaskData, step: int
     for mode in modes(run.recipe):
         key = EvaluationKey("rl", section.split, mode, step, ground.name)
         evaluation = _evaluate(run, policy, ground.task, examples, key)
-        mean = mean_interval(evaluation.rewards())
+        mean = mean_interval(evaluation.rewards(), evaluation.clusters())
         name = MEAN if mode == "greedy" else f"{mode}_{MEAN}"
         values |= {name: evaluation.mean_reward, f"{name}_low": mean.low, f"{name}_high": mean.high}
         if mode == "sampled":

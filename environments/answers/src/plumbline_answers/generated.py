@@ -14,8 +14,8 @@ from plumbline.seeds import generator
 from plumbline.tasks.rubric import Rubric
 from plumbline.tasks.task import Task
 
-Made = tuple[str, str, dict[str, Any]]
-"""A prompt, its gold answer and what the verifier compares with."""
+Made = tuple[str, str, dict[str, Any], str]
+"""A prompt, its gold answer, what the verifier compares with, and the wording."""
 Maker = Callable[[str, bool, np.random.Generator], Made]
 """Makes a request of a kind, with the wordings of `test` or with the others."""
 PER_KIND = {"val": 30, "test": 60}
@@ -87,7 +87,7 @@ class GeneratedTask(Task):
             rng = generator(self.options.seed, self.name, split, kind)
             found[split] = []
             while len(found[split]) < size:
-                prompt, gold, reference = self.make(kind, split == "test", rng)
+                prompt, gold, reference, wording = self.make(kind, split == "test", rng)
                 if prompt in prompts:
                     continue
                 prompts.add(prompt)
@@ -97,6 +97,7 @@ class GeneratedTask(Task):
                     gold=gold,
                     reference=reference,
                     stratum=kind,
+                    cluster=wording,
                 )
                 found[split].append(example)
         return found

@@ -108,4 +108,4 @@ def _asked(
 ) -> Made:
     wording = pick(rng, table()["wordings"][way]["test" if held_out else "train"])
     prompt = wording.format(words=", ".join(given), list=" ".join(given), **slots)
-    return prompt, gold, {"way": way, "given": " ".join(given)}
+    return prompt, gold, {"way": way, "given": " ".join(given)}, wording

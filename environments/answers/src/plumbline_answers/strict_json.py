@@ -228,7 +228,7 @@ def make_request(kind: str, held_out: bool, rng: np.random.Generator) -> Made:
         schema=json.dumps(schema, separators=(",", ":")),
     )
     reference = {"kind": kind, "count": count, "items": items, "keys": keys}
-    return prompt, json.dumps(gold), reference
+    return prompt, json.dumps(gold), reference, wording
 
 
 def make_value(key: str, rng: np.random.Generator) -> Any:

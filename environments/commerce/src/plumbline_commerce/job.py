@@ -67,6 +67,8 @@ class Job:
     """The highest mean reward that each control may earn on a split; evaluations say where one earns more."""
     ways: Mapping[str, Control]
     """The controls that are the job's own, by name."""
+    cluster: str
+    """The column of its rows with what examples share that are alike (`Example.cluster`)."""
 
     def __init__(self, options: CommerceOptions, folder: Path) -> None:
         """Nothing is read before the first verdict."""

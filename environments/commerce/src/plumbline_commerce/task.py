@@ -201,4 +201,5 @@ class CommerceTask(Task):
             gold=messages[-1]["content"],
             reference=reference,
             stratum=self.job.name,
+            cluster=str(row.get(self.job.cluster) or reference.get(self.job.cluster) or ""),
         )

@@ -166,6 +166,7 @@ def example_of(
             **(more or {}),
         },
         stratum=form.name,
+        cluster=form.name,
     )
 
 

@@ -137,6 +137,7 @@ class MiniwobTask(Task):
                 gold=None if acts is None else write_plan(acts, options.plan),
                 reference={"task": row["task"], "seed": row["seed"], "elements": row["elements"]},
                 stratum=row["task"],
+                cluster=row["task"],
             )
             self._turns[example.id] = row["turns"]
         except (KeyError, TypeError, ValueError) as error:

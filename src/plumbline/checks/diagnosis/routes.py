@@ -27,7 +27,7 @@ from plumbline.config.section import section
 from plumbline.errors import DataError, IncomparableError, RecipeError, RunError
 from plumbline.evaluation.comparison import check_same
 from plumbline.evaluation.statistics import Interval, mean_interval, paired
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import portable
@@ -177,15 +177,16 @@ def _routed(found: Mapping[str, Evaluation]) -> Route:
 
 
 def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> RouteCandidate:
-    mean = mean_interval(evaluation.rewards())
+    mean = mean_interval(evaluation.rewards(), evaluation.clusters())
     behind = None
     if best is not None:
         check_same(evaluation, best)
         rewards = {row.id: row.reward for row in best.rows}
-        pairs = [(rewards[row.id], row.reward) for row in evaluation.rows if row.id in rewards]
-        if not pairs:
+        rows = [row for row in evaluation.rows if row.id in rewards]
+        if not rows:
             raise IncomparableError("no example was judged of both models", "look at why they could not be judged")
-        behind = paired([one for one, _ in pairs], [other for _, other in pairs]).difference
+        before, after = [rewards[row.id] for row in rows], [row.reward for row in rows]
+        behind = paired(before, after, clusters_of(rows)).difference
     less = None if behind is None else (behind.mean, behind.low, behind.high)
     return RouteCandidate(model, mean.mean, mean.low, mean.high, mean.n, less)
 

@@ -19,6 +19,7 @@ from plumbline.policies.downloads.get import ENTRIES, ORIGIN
 from plumbline.policies.export.weights import OPTIONS
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
+from plumbline.records import clusters_of
 from plumbline.reports.findings import counted
 from plumbline.reports.page import markdown, render
 from plumbline.reports.view import RunView
@@ -192,7 +193,7 @@ def changes(source: ExportSource, exported: Path, n: int, listener: Listener) ->
         rows = {row.id: row for row in after.rows}
         pairs = [(one, rows[one.id]) for one in before.rows if one.id in rows]
         rewards = [one.reward for one, _ in pairs], [other.reward for _, other in pairs]
-        compared = paired(*rewards)
+        compared = paired(*rewards, clusters_of([one for one, _ in pairs]))
         same = sum(one.completion == other.completion for one, other in pairs)
         label = spec.task or task.name
         found.append(RewardChange(label, split, len(pairs), compared.before, compared.after, compared.difference, same))

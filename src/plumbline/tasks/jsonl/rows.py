@@ -47,6 +47,8 @@ class JsonlOptions(Section):
     """A system message before every prompt that has none."""
     stratum: str | None = None
     """The column that evaluations break down by."""
+    cluster: str | None = None
+    """The column with what rows share that are alike (a customer, a document): intervals count it once."""
     score: str | list[str]
     """`module:function` or `file.py:function`, one or several (see `plumbline.tasks.jsonl.scorer`)."""
     weights: dict[str, Weight] | None = Field(default=None, min_length=1)
@@ -256,11 +258,14 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) 
         raise DataError(f"{where}: the prompt does not end with a message of the user", "end it with one")
     if options.system is not None and messages[0]["role"] != "system":
         messages.insert(0, {"role": "system", "content": options.system})
-    stratum = "" if options.stratum is None else str(_column(row, options.stratum, "stratum", where))
+    stratum, cluster = (
+        "" if name is None else str(_column(row, name, what, where))
+        for name, what in ((options.stratum, "stratum"), (options.cluster, "cluster"))
+    )
     identity = row.get("id", name)
     if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
         raise DataError(f"{where}: the id is {json.dumps(identity)[:40]}", "give a text or a whole number")
-    return Example(id=str(identity), messages=messages, gold=gold, reference=row, stratum=stratum)
+    return Example(id=str(identity), messages=messages, gold=gold, reference=row, stratum=stratum, cluster=cluster)
 
 
 def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:

@@ -17,6 +17,7 @@ class Extraction(Job):
     """See `Job`."""
 
     name, rubric, limits, ways = "extraction", rubric.RUBRIC, read_limits("extraction"), WAYS
+    cluster = "customer_unique_id"
     pairs = staticmethod(pairs)
 
     @property

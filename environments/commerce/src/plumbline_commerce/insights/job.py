@@ -100,6 +100,7 @@ class Insights(Job):
     """See `Job`."""
 
     name, rubric, limits, ways = "insights", RUBRIC, read_limits("insights"), WAYS
+    cluster = "kind"
     pairs, check = staticmethod(pairs), staticmethod(check)
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:

@@ -71,6 +71,7 @@ class Push(Job):
     """See `Job`."""
 
     name, rubric, limits, ways = "push", RUBRIC, read_limits("push"), WAYS
+    cluster = "situation"
     pairs = staticmethod(pairs)
 
     @property

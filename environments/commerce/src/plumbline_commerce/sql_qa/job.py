@@ -126,6 +126,7 @@ class SqlQa(Job):
     """See `Job`."""
 
     name, rubric, limits, ways = "sql_qa", rubric.RUBRIC, read_limits("sql_qa"), WAYS
+    cluster = "family"
     pairs = staticmethod(pairs)
 
     def __init__(self, options: CommerceOptions, folder: Path) -> None:

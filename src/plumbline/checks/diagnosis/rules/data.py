@@ -355,11 +355,13 @@ def _explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> float:
 
 def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     """Spearman's, with mean ranks for ties."""
-    ranks = []
-    for values in (one, other):
-        _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
-        ranks.append((np.cumsum(counts) - counts / 2)[at])
-    return float(np.corrcoef(*ranks)[0, 1]) if all(np.ptp(rank) > 0 for rank in ranks) else 0.0
+    first, second = _ranks(one), _ranks(other)
+    return float(np.corrcoef(first, second)[0, 1]) if np.ptp(first) > 0 and np.ptp(second) > 0 else 0.0
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - counts / 2)[at], dtype=np.float64)
 
 
 LITTLE = 0.2

@@ -17,6 +17,7 @@ from plumbline.checks.diagnosis.trends import finite, noise_of_mean, order, tren
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval, direction, mean_interval
+from plumbline.records import clusters_of
 from plumbline.runs.evaluations import REFERENCE
 
 FEW = 50
@@ -332,13 +333,13 @@ def _beside(final: Final, history: History) -> tuple[str, Interval] | None:
     above = {}
     for one in history.finals:
         if (one.stage, one.task, one.split) == (REFERENCE, final.task, final.split) and one.mode != "oracle":
-            gaps = [mine[row.id] - row.reward for row in one.evaluation.rows if row.id in mine]
-            if len(gaps) >= NO_BETTER_ENOUGH:
-                above[one.mode] = gaps
+            rows = [row for row in one.evaluation.rows if row.id in mine]
+            if len(rows) >= NO_BETTER_ENOUGH:
+                above[one.mode] = mean_interval([mine[row.id] - row.reward for row in rows], clusters_of(rows))
     if not above:
         return None
-    best = min(above, key=lambda name: sum(above[name]) / len(above[name]))
-    return best, mean_interval(above[best])
+    best = min(above, key=lambda name: above[name].mean)
+    return best, above[best]
 
 
 PART_LOST_SURE = 4.0

@@ -286,7 +286,9 @@ def find_references(history: History) -> Iterator[Finding]:
                 causes=("the reader of answers rejects right ones", "wrong gold answers"),
                 fix="judge one of them part by part: no training is worth its time before that is 1",
             )
-        elif final.mode != ORACLE and surely_over(final.evaluation.rewards(), HALF if limit is None else limit):
+        elif final.mode != ORACLE and surely_over(
+            final.evaluation.rewards(), HALF if limit is None else limit, final.evaluation.clusters()
+        ):
             yield Finding(
                 level="warning",
                 what=f"the control {final.mode} earns {mean:.3f} on {where}"
