@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from plumbline.checks.diagnosis.rules.gold import is_right
-from tests.diagnosis.test_more_checks import drawn, stored, without
+from tests.diagnosis.test_more_checks import drawn, plain, stored, without
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,9 @@ def test_a_form_that_is_asked_for_and_learnt_is_a_note():
         return rf"so \boxed{{{n}.5}}" if n > 120 or copy == 1 else f"the answer is {n}.5"
 
     assert asked(boxed, lambda one: float("boxed" in one.text)) == {"gold-unpaid": "note"}
+
+
+def test_an_answer_that_was_read_from_the_completion_is_no_gold_answer():
+    samples = drawn(plain, reward=lambda step, n, copy: float(copy == 0))
+    read = [replace(one, gold=one.text if "2th" not in one.text else "none") for one in samples]
+    assert "gold-unpaid" not in without(stored(read))
