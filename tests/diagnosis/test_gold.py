@@ -92,6 +92,8 @@ def test_right_answers_that_earn_nothing(text, paid, parts, found):
 
 def test_a_form_that_is_asked_for_and_learnt_is_a_note():
     def boxed(n, copy):
+        if copy == 3:
+            return f"nobody knows {n}"
         return rf"so \boxed{{{n}.5}}" if n > 120 or copy == 1 else f"the answer is {n}.5"
 
     assert asked(boxed, lambda one: float("boxed" in one.text)) == {"gold-unpaid": "note"}
