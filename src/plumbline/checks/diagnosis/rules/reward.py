@@ -75,9 +75,7 @@ PARTS_OPPOSE_LARGE = 0.3
 PARTS_OPPOSE_ENOUGH = 24
 NO_WEIGHT = 0.02
 """Of the largest weight, below which a part is dropped."""
-WANTED = re.compile(
-    r"(?<![a-z])(accura|correct|right|match|form|valid|success|solve|pass|quality)", re.IGNORECASE
-)
+WANTED = re.compile(r"(?<![a-z])(accura|correct|right|match|form|valid|success|solve|pass|quality)", re.IGNORECASE)
 """Beginnings of words in the names of parts that nobody charges on purpose."""
 PENALTY = re.compile(r"penal|error|fail|not_|no_|bad|wrong|cost", re.IGNORECASE)
 
