@@ -65,6 +65,8 @@ class Sample:
     """None where nobody could judge it."""
     truncated: bool | None = None
     parts: Mapping[str, float | None] = field(default_factory=dict)
+    others: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that were stored with it and are no part of the reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,6 +181,8 @@ TEXT, PROMPT, REWARD, STEP = (
     ("step", "global_step"),
 )
 """What trainers call the columns, the likeliest first."""
+_ORDER = re.compile(r"(^|_)(id|idx|index|step|epoch|seed|rank|time|timestamp)s?$|advantage|Unnamed|^$")
+"""Columns of numbers that order rows, and the advantage, which follows from the reward."""
 _PLACES = ("completions", "completions.jsonl", "completions.parquet", "samples.jsonl", "files/media/table")
 """Where they lie beside a trainer's records."""
 _PATTERNS = ("*.parquet", "*.jsonl", "*.table.json")
@@ -292,7 +294,14 @@ def _sample(row: Mapping[str, Any], text: Any, parts: Sequence[str]) -> Sample:
         reward if reward is not None else sum(values.values()) if values else None,
         None,
         values,
+        {name: float(value) for name, value in row.items() if _is_other(name, value) and name not in values},
     )
+
+
+def _is_other(name: str, value: Any) -> bool:
+    """Whether a column is a number of the answer, or true or false, beside the reward and what orders the rows."""
+    number = isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < FAR)
+    return number and not _ORDER.search(name) and name not in REWARD
 
 
 def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
