@@ -74,6 +74,10 @@ def heeds(place, prompt, dice):
     )
 
 
+def by_phrase(text):
+    return 0.6 * ("experts" in text) + min(0.4, len(text) / 1000)
+
+
 def by_length(text):
     return min(1.0, len(text) / 300)
 
@@ -83,7 +87,7 @@ def by_length(text):
     [
         (longer, by_length, ["length"]),
         (loops, None, ["repetition and phrase"]),
-        (phrase_and_length, None, ["length and phrase"]),
+        (phrase_and_length, by_phrase, ["length and phrase"]),
         # Long answers that do not earn more within a group, and a form that is learnt, may be meant.
         (longer, None, []),
         (phrase, None, []),
