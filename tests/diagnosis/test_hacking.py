@@ -129,7 +129,7 @@ def test_a_part_of_weight_0_that_falls():
     place = np.linspace(0, 1, STEPS)
     reward = 0.3 + 0.4 * place
     parts = {"part/right": reward, "part/form": 0.8 - 0.7 * place}
-    assert found(run(usual, levels=reward, **parts)) == [("fatal", "form")]
+    assert found(run(usual, levels=reward, **parts)) == [("warning", "form")]
     assert found(run(usual, levels=reward + 0.5 * parts["part/form"], **parts)) == []
 
 

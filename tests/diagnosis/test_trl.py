@@ -39,6 +39,9 @@ PLANTED = {
     "temperature 0": (Plan(options={"temperature": 1e-4}, steps=SOON), "identical-samples", "fatal"),
 }
 
+FOLLOWS = {"length is paid": {("reward-hacking", "warning"), ("degenerate-output", "warning")}}
+"""What else may be said: the answers of this run are one letter in the end."""
+
 
 def found(model, folder, plan):
     (examined,) = [examine(history, CHECKS) for history in read_histories(train(model, folder / "run-1", plan))]
@@ -63,7 +66,8 @@ def test_nothing_is_found_in_a_healthy_run(talker, tmp_path, name):
 @pytest.mark.parametrize("name", quick_and_slow(PLANTED))
 def test_what_is_planted_is_found_and_nothing_else(talker, tmp_path, name):
     plan, check, level = PLANTED[name]
-    assert found(talker, tmp_path, plan) == [(check, level)]
+    seen = set(found(talker, tmp_path, plan))
+    assert {(check, level)} <= seen <= {(check, level)} | FOLLOWS.get(name, set())
 
 
 def test_a_resume_within_a_window_of_rollouts_is_found(talker, tmp_path):

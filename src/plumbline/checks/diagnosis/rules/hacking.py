@@ -127,8 +127,9 @@ def _against(
     if not fell and not still:
         return
     own = _onset(series) if fell else 0
+    watched = f"part/{name}" in history.series  # a part of weight 0 may be meant
     yield Finding(
-        level="fatal" if fell and last < FATAL * first else "warning",
+        level="fatal" if fell and last < FATAL * first and not watched else "warning",
         what=f"the reward rose ({came.first:.3f} to {came.last:.3f}) and {name}, which is no part of it, "
         + (f"fell ({first:.3f} to {last:.3f})" if fell else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"),
         since=max(own, _onset(history["reward"])),
