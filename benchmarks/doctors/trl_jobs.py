@@ -11,7 +11,7 @@ from benchmarks.doctors.job import Job
 from conftest import WORDS, sharpen
 from tests.diagnosis.test_trl import HEALTHY, PLANTED
 from tests.diagnosis.trl_kinds import KINDS, ONE_LETTER
-from tests.diagnosis.trl_runs import Plan, letters, make_talker, repeated, texts, train
+from tests.diagnosis.trl_runs import Plan, any_letters, letters, make_talker, repeated, texts, train
 
 STEPS = 60
 """The other doctors' windows are up to 60 steps long."""
@@ -92,7 +92,7 @@ def _talker(models: Path, name: str = "talker", most: int = 20) -> Path:
     if not (folder / "tokenizer.json").is_file():
         make_tiny(untrained, TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256), WORDS * 10, seed=0)
         sharpen(untrained)
-        make_talker(untrained, folder, min(3, most), most)
+        make_talker(untrained, folder, partial(any_letters, least=min(3, most), most=most))
     return folder
 
 

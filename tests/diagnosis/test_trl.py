@@ -1,6 +1,7 @@
 """Real runs of TRL: what was planted is found and nothing else, and nothing is found where nothing was."""
 
 import math
+from functools import partial
 
 import pytest
 
@@ -40,6 +41,9 @@ PLANTED = {
     "temperature 0": (Plan(options={"temperature": 1e-4}, steps=SOON), "identical-samples", "fatal"),
 }
 
+FOLLOWS = {"length is paid": {("reward-hacking", "warning"), ("degenerate-output", "warning")}}
+"""What else may be said: the answers of this run are one letter in the end."""
+
 
 def found(model, folder, plan):
     (examined,) = [examine(history, CHECKS) for history in read_histories(train(model, folder / "run-1", plan))]
@@ -64,7 +68,8 @@ def test_nothing_is_found_in_a_healthy_run(talker, tmp_path, name):
 @pytest.mark.parametrize("name", quick_and_slow(PLANTED))
 def test_what_is_planted_is_found_and_nothing_else(talker, tmp_path, name):
     plan, check, level = PLANTED[name]
-    assert found(talker, tmp_path, plan) == [(check, level)]
+    seen = set(found(talker, tmp_path, plan))
+    assert {(check, level)} <= seen <= {(check, level)} | FOLLOWS.get(name, set())
 
 
 QUICK = {"optimiser of other weights", "part charged", "part NaN", "sorted by kind", "exact reading"}
@@ -79,7 +84,9 @@ def few(names, quick):
 @pytest.fixture(scope="session")
 def one_letter(tiny_folder, tmp_path_factory):
     """A model that answers with one letter, so that its answers are right at times."""
-    return runs.make_talker(tiny_folder, tmp_path_factory.mktemp("models") / "letter", 1, 1)
+    return runs.make_talker(
+        tiny_folder, tmp_path_factory.mktemp("models") / "letter", partial(runs.any_letters, least=1, most=1)
+    )
 
 
 def looked_at(model, folder, plan):
