@@ -403,6 +403,6 @@ def check_vocabularies(policy: Policy, teacher: Policy) -> None:
 
 def _has_bfloat16(device: torch.device) -> bool:
     """Whether a device multiplies bfloat16 itself; true where that is not known, as of processors other than x86."""
-    able = getattr(torch.cpu, "get_capabilities", dict)()
+    able: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     x86 = able.get("architecture") == "x86_64"
     return device.type != "cpu" or not x86 or bool(able.get("avx512_bf16") or able.get("amx_bf16"))
