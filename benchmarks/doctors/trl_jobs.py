@@ -10,7 +10,8 @@ from typing import Any
 from benchmarks.doctors.job import Job
 from conftest import WORDS, sharpen
 from tests.diagnosis.test_trl import HEALTHY, PLANTED
-from tests.diagnosis.trl_runs import Plan, letters, make_talker, repeated, texts, train
+from tests.diagnosis.trl_kinds import KINDS, ONE_LETTER
+from tests.diagnosis.trl_runs import Plan, any_letters, letters, make_talker, repeated, texts, train
 
 STEPS = 60
 """The other doctors' windows are up to 60 steps long."""
@@ -64,6 +65,13 @@ def jobs(models: Path, more: int = 0) -> list[Job]:
         Job(f"trl GRPO: {name}", "trl", "rl", partial(_grpo, talker, replace(plan, steps=STEPS), more), name)
         for name, plan in planted.items()
     ]
+    letter = partial(_talker, models, "letter", 1)
+    found += [
+        Job(
+            f"trl GRPO: {name}", "trl", "rl", partial(_grpo, letter if name in ONE_LETTER else talker, plan, more), name
+        )
+        for name, (plan, *_) in KINDS.items()
+    ]
     broken_sft: dict[str, dict[str, Any]] = {
         "SFT, rate far too high": {"learning_rate": 1.0, "max_grad_norm": 1e9},
         "SFT, too many epochs": {"rows": 16, "learning_rate": 1e-2, "max_steps": 90},
@@ -76,15 +84,15 @@ def jobs(models: Path, more: int = 0) -> list[Job]:
     return found
 
 
-def _talker(models: Path) -> Path:
+def _talker(models: Path, name: str = "talker", most: int = 20) -> Path:
     from plumbline.policies.pretrained.tiny import make_tiny
     from plumbline.recipe import TinySection
 
-    folder, untrained = models / "talker", models / "untrained"
+    folder, untrained = models / name, models / "untrained"
     if not (folder / "tokenizer.json").is_file():
         make_tiny(untrained, TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256), WORDS * 10, seed=0)
         sharpen(untrained)
-        make_talker(untrained, folder)
+        make_talker(untrained, folder, partial(any_letters, least=min(3, most), most=most))
     return folder
 
 

@@ -1,11 +1,14 @@
-"""Answers that equal the gold answer: what is read as it, what is not, and what is said where they earn nothing."""
+"""Answers that equal a stored gold answer and earn nothing, and how the columns that users store are read."""
 
+import json
+import math
 from dataclasses import replace
 
 import pytest
 
+from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules.gold import is_right
-from tests.diagnosis.test_more_checks import drawn, stored, without
+from tests.diagnosis.test_more_checks import drawn, plain, stored, without
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,76 @@ def test_right_answers_that_earn_nothing(text, paid, parts, found):
 
 def test_a_form_that_is_asked_for_and_learnt_is_a_note():
     def boxed(n, copy):
+        if copy == 3:
+            return f"nobody knows {n}"
         return rf"so \boxed{{{n}.5}}" if n > 120 or copy == 1 else f"the answer is {n}.5"
 
     assert asked(boxed, lambda one: float("boxed" in one.text)) == {"gold-unpaid": "note"}
+
+
+def test_an_answer_that_was_read_from_the_completion_is_no_gold_answer():
+    samples = drawn(plain, reward=lambda step, n, copy: float(copy == 0))
+    read = [replace(one, gold=one.text if "2th" not in one.text else "none") for one in samples]
+    assert "gold-unpaid" not in without(stored(read))
+
+
+def state(folder, **evaluated):
+    """A state of TRL with two logged steps and an evaluation at the second."""
+    rows = [{"step": step, "loss": 0.1, "reward": 1.0, "rewards/right/mean": 0.5} for step in (1, 2)]
+    rows += [{"step": 2, "eval_loss": 0.1, "eval_reward": 0.2, "eval_rewards/right/mean": 0.25, **evaluated}]
+    (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows, "global_step": 2, "max_steps": 2}))
+    (folder / "completions").mkdir()
+    return folder / "completions"
+
+
+def row(step, right, **more):
+    chat = [{"role": "user", "content": "2 + 3"}]
+    return {"step": step, "prompt": chat, "completion": "5", "right": right, **more}
+
+
+def write(rows, file):
+    if file.suffix == ".jsonl":
+        file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    else:
+        table = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(table.Table.from_pylist(rows), file)
+
+
+@pytest.mark.parametrize("name", ["completions_1.jsonl", "completions_1.parquet"])
+def test_columns_of_users(tmp_path, name):
+    rows = [
+        row(1, 1.0, solution="5", level="easy", mode="train"),
+        row(1, None, solution=None, mode="eval"),
+        row(1, float("nan")),
+    ]
+    write(rows, state(tmp_path) / name)
+    (history,) = read_histories(tmp_path)
+    first, last = history.samples
+    assert (first.gold, first.kind, first.reward, first.parts) == ("5", "easy", 1.0, {"right": 1.0})
+    assert (last.gold, last.reward) == ("", None)
+    assert math.isnan(last.parts["right"])
+    assert [one.mode for one in history.evaluated] == ["eval"]
+
+
+def test_a_number_written_as_a_text_is_one(tmp_path):
+    write([row(1, "nan"), row(1, "0.5"), row(1, "half")], state(tmp_path) / "completions_1.jsonl")
+    (history,) = read_histories(tmp_path)
+    assert [str(one.parts.get("right")) for one in history.samples] == ["nan", "0.5", "None"]
+
+
+@pytest.mark.parametrize(
+    ("second", "name", "evaluated"),
+    [
+        ([0.25, 0.25], "completions_2.jsonl", 2),  # the means of the evaluation at this step
+        ([0.0, 1.0], "completions_2.jsonl", 0),  # those of training
+        ([0.0, 1.0], "eval_completions_2.jsonl", 2),
+    ],
+)
+def test_completions_of_an_evaluation_are_none_of_training(tmp_path, second, name, evaluated):
+    folder = state(tmp_path)
+    write([row(1, 0.5)], folder / "completions_1.jsonl")
+    write([row(2, value) for value in second], folder / name)
+    (history,) = read_histories(tmp_path)
+    assert (len(history.samples), len(history.evaluated)) == (3 - evaluated, evaluated)
+    (elsewhere,) = read_histories(tmp_path / "trainer_state.json", folder)
+    assert (len(elsewhere.samples), len(elsewhere.evaluated)) == (3 - evaluated, evaluated)

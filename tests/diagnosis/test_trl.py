@@ -1,6 +1,7 @@
 """Real runs of TRL: what was planted is found and nothing else, and nothing is found where nothing was."""
 
 import math
+from functools import partial
 
 import pytest
 
@@ -8,6 +9,7 @@ from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from tests.diagnosis import trl_runs as runs
+from tests.diagnosis.trl_kinds import KINDS, ONE_LETTER, SOUND
 from tests.diagnosis.trl_runs import Plan, half, letters, never, short, sometimes, train
 
 HEALTHY = {
@@ -39,6 +41,9 @@ PLANTED = {
     "temperature 0": (Plan(options={"temperature": 1e-4}, steps=SOON), "identical-samples", "fatal"),
 }
 
+FOLLOWS = {"length is paid": {("reward-hacking", "warning"), ("degenerate-output", "warning")}}
+"""What else may be said: the answers of this run are one letter in the end."""
+
 
 def found(model, folder, plan):
     (examined,) = [examine(history, CHECKS) for history in read_histories(train(model, folder / "run-1", plan))]
@@ -63,7 +68,46 @@ def test_nothing_is_found_in_a_healthy_run(talker, tmp_path, name):
 @pytest.mark.parametrize("name", quick_and_slow(PLANTED))
 def test_what_is_planted_is_found_and_nothing_else(talker, tmp_path, name):
     plan, check, level = PLANTED[name]
-    assert found(talker, tmp_path, plan) == [(check, level)]
+    seen = set(found(talker, tmp_path, plan))
+    assert {(check, level)} <= seen <= {(check, level)} | FOLLOWS.get(name, set())
+
+
+QUICK = {"optimiser of other weights", "part charged", "part NaN", "sorted by kind", "exact reading"}
+"""One of each kind; of the others there is a log in test_more_checks.py."""
+ONLY = {"None for half of the prompts", "other prompts are evaluated", "lenient reading"}
+
+
+def few(names, quick):
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.fixture(scope="session")
+def one_letter(tiny_folder, tmp_path_factory):
+    """A model that answers with one letter, so that its answers are right at times."""
+    return runs.make_talker(
+        tiny_folder, tmp_path_factory.mktemp("models") / "letter", partial(runs.any_letters, least=1, most=1)
+    )
+
+
+def looked_at(model, folder, plan):
+    (history,) = read_histories(train(model, folder / "run-1", plan))
+    return {finding.check: finding.level for finding in examine(history, CHECKS).findings}, history
+
+
+@pytest.mark.parametrize("name", few(KINDS, QUICK))
+def test_kinds_that_completions_and_parts_show(request, tmp_path, name):
+    plan, check, level = KINDS[name]
+    model = request.getfixturevalue("one_letter" if name in ONE_LETTER else "talker")
+    assert looked_at(model, tmp_path, plan)[0].get(check) == level
+
+
+@pytest.mark.parametrize("name", few(SOUND, ONLY))
+def test_nothing_of_these_kinds_is_found_where_it_is_not(request, tmp_path, name):
+    model = request.getfixturevalue("one_letter" if name in ONE_LETTER else "talker")
+    found, history = looked_at(model, tmp_path, SOUND[name])
+    assert {check for _, check, _ in KINDS.values() if found.get(check, "note") != "note"} == set()
+    # TRL overwrites the completions of a step at which it evaluates.
+    assert {one.step for one in history.evaluated} == ({6, 12, 13} if name == "other prompts are evaluated" else set())
 
 
 def test_a_resume_within_a_window_of_rollouts_is_found(talker, tmp_path):

@@ -115,7 +115,7 @@ KINDS: dict[str, tuple[Plan, str, str]] = {
         "overlap",
         "warning",
     ),
-    "sorted by kind": (Plan(rows=TWO_KINDS, options=ORDERED, steps=15), "data-order", "note"),
+    "sorted by kind": (Plan(rows=TWO_KINDS, options=ORDERED, steps=15), "data-order", "warning"),
     "exact reading": (Plan(rewards=(extra(exact, gold=gold),), options=SMALL), "gold-unpaid", "fatal"),
 }
 """What was planted, and the check and the level that name it."""

@@ -120,8 +120,15 @@ def long(completions: Any, **_: Any) -> list[float]:
     return [min(1.0, len(text) / 150) for text in texts(completions)]
 
 
-def make_talker(model: Path, folder: Path, least: int = 3, most: int = 20) -> Path:
-    """The tiny model, taught to answer with so many letters from a to h, and then to end."""
+def any_letters(dice: random.Random, number: int, least: int = 3, most: int = 20) -> str:
+    """So many letters from a to h, three to twenty unless told."""
+    return " ".join(dice.choices("abcdefgh", k=dice.randint(least, most)))
+
+
+def make_talker(
+    model: Path, folder: Path, answer: Callable[[random.Random, int], str] = any_letters, steps: int = 120
+) -> Path:
+    """The tiny model, taught to answer the prompt of a number with letters from a to h, and then to end."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -134,9 +141,10 @@ def make_talker(model: Path, folder: Path, least: int = 3, most: int = 20) -> Pa
         return tokenizer(text, add_special_tokens=False)["input_ids"]
 
     optimiser = torch.optim.AdamW(policy.parameters(), lr=5e-3)
-    for _ in range(120):
-        answers = [" ".join(dice.choices("abcdefgh", k=dice.randint(least, most))) for _ in range(16)]
-        prompts = [[{"role": "user", "content": f"{dice.randint(0, 7)}: escreva"}] for _ in answers]
+    for _ in range(steps):
+        numbers = [dice.randint(0, 7) for _ in range(16)]
+        answers = [answer(dice, number) for number in numbers]
+        prompts = [[{"role": "user", "content": f"{number}: escreva"}] for number in numbers]
         begun = [tokenizer.apply_chat_template(one, add_generation_prompt=True, tokenize=False) for one in prompts]
         shown = [len(read(one)) for one in begun]
         rows = [read(one + answer + tokenizer.eos_token) for one, answer in zip(begun, answers, strict=True)]

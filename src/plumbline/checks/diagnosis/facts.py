@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
-from plumbline.checks.diagnosis.trends import finite, trend
+from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.trends import ends_of, finite, trend
 
 Refutes = Callable[[History], bool]
 EQUAL = 1e-6
@@ -92,6 +93,20 @@ def learns(history: History) -> bool:
     """Whether the reward rises for sure, which nothing but trained weights explains."""
     reward = trend(history["reward"].values)
     return reward.t > 5 and reward.last - reward.first > 0.05 * max(abs(reward.first), abs(reward.last))
+
+
+RISES = 3.0
+"""Standard errors between the first fifth of the steps and the last."""
+
+
+def rises(history: History) -> bool:
+    """Whether the reward rises by any of three tests: of few steps, or early and then no more, too."""
+    values, found = finite(history["reward"].values), outcome(history)
+    return (
+        learns(history)
+        or (found is not None and found.better is True)
+        or (len(values) >= 12 and ends_of(values)[2] > RISES)
+    )
 
 
 def zeros(series: Series, tiny: float) -> NDArray[np.bool_]:

@@ -73,6 +73,8 @@ class Sample:
     """train or eval, where the user stores it, or where the log tells it."""
     kind: str = ""
     """Of the prompt: its task, source or level, where the user stores it."""
+    others: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that were stored with it and are no part of the reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

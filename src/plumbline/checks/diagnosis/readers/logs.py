@@ -195,6 +195,8 @@ MODES = {"eval": "eval", "evaluation": "eval", "test": "eval", "validation": "ev
 """What users of TRL call further columns, and modes and splits."""
 LONGEST = 4000
 """Characters of a gold answer that are kept."""
+_ORDER = re.compile(r"(^|_)(id|idx|index|step|epoch|seed|rank|time|timestamp)s?$|advantage|Unnamed|^$")
+"""Columns of numbers that order rows, and the advantage, which follows from the reward."""
 _PLACES = ("completions", "completions.jsonl", "completions.parquet", "samples.jsonl", "files/media/table")
 """Where they lie beside a trainer's records."""
 _PATTERNS = ("*.parquet", "*.jsonl", "*.table.json")
@@ -310,7 +312,14 @@ def _sample(row: Mapping[str, Any], text: Any, parts: Sequence[str], file: str) 
         _plain(_first(row, GOLD))[:LONGEST],
         MODES.get(str(row.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""),
         str(_first(row, KIND) or "")[:80],
+        {name: float(value) for name, value in row.items() if _is_other(name, value) and name not in values},
     )
+
+
+def _is_other(name: str, value: Any) -> bool:
+    """Whether a column is a number of the answer, or true or false, beside the reward and what orders the rows."""
+    number = isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < FAR)
+    return number and not _ORDER.search(name) and name not in {*REWARD, *GOLD, *KIND}
 
 
 def apart(samples: Sequence[Sample], series: Mapping[str, Series]) -> tuple[list[Sample], list[Sample]]:

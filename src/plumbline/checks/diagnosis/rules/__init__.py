@@ -2,7 +2,18 @@
 
 from plumbline.checks.check import Check
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.rules import answers, data, evaluations, gold, policy, reward, series, signal, steps
+from plumbline.checks.diagnosis.rules import (
+    answers,
+    data,
+    evaluations,
+    gold,
+    hacking,
+    policy,
+    reward,
+    series,
+    signal,
+    steps,
+)
 
 CHECKS: tuple[Check[History], ...] = (
     series.find_not_finite,
@@ -29,6 +40,7 @@ CHECKS: tuple[Check[History], ...] = (
     answers.find_degenerate_output,
     answers.find_identical_samples,
     evaluations.find_eval_disagrees,
+    hacking.find_reward_hacking,
     evaluations.find_decoding,
     evaluations.find_gain,
     evaluations.find_plateau,

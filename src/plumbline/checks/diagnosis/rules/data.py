@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import as_logged
+from plumbline.checks.diagnosis.facts import as_logged, rises
 from plumbline.checks.diagnosis.history import History, Sample
-from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.series import jumps_of
 from plumbline.checks.diagnosis.trends import trend
 
@@ -175,13 +174,12 @@ def _whole(history: History) -> bool:
 
 def _by_heart(history: History, prompts: int, draws: int) -> Finding:
     """So few prompts that a reward that rises may be learnt by heart; a test of the set-up may have as few."""
-    rose = outcome(history)
-    rises = rose is not None and bool(rose.better)
+    rose = rises(history)
     elsewhere = trend(history["eval/reward"].values).t > 2
     return Finding(
-        level="warning" if rises and not elsewhere else "note",
+        level="warning" if rose and not elsewhere else "note",
         what=f"the run has {prompts} different prompts, each drawn {draws} times and more"
-        + ("; the reward that rises on them may be learnt by heart" if rises else ""),
+        + ("; the reward that rises on them may be learnt by heart" if rose else ""),
         evidence={"different": prompts, "draws of each": draws},
         causes=("a filter or a limit that leaves few rows", "a test of the set-up with a few rows"),
         fix="count the rows that training gets; evaluate on other prompts before the reward is believed",
@@ -355,13 +353,11 @@ def _explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> float:
 
 def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     """Spearman's, with mean ranks for ties."""
-    first, second = _ranks(one), _ranks(other)
-    return float(np.corrcoef(first, second)[0, 1]) if np.ptp(first) > 0 and np.ptp(second) > 0 else 0.0
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - counts / 2)[at], dtype=np.float64)
+    ranks = []
+    for values in (one, other):
+        _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
+        ranks.append((np.cumsum(counts) - counts / 2)[at])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1]) if all(np.ptp(rank) > 0 for rank in ranks) else 0.0
 
 
 LITTLE = 0.2

@@ -39,8 +39,9 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     samples = samples[:: -(-len(samples) // GOLD_UNPAID_LOOKED_AT) or 1]
     right = [one for one in samples if is_right(one.text, one.gold)]
     known = set(map(id, right))
-    parts = _of_rightness(right, [one for one in samples if id(one) not in known])
-    if not parts:
+    wrong = [one for one in samples if id(one) not in known]
+    parts = _of_rightness(right, wrong)
+    if not parts or not _of_prompts(samples):
         return
     lost = [one for one in right if all(_value(one, name) <= low for name, low in parts.items())]
     share = len(lost) / len(right)
@@ -65,9 +66,17 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     )
 
 
+def _of_prompts(samples: Sequence[Sample]) -> bool:
+    """Whether what is stored is of the prompt: an answer that was read from the completion differs within a group."""
+    golds: dict[str, set[str]] = {}
+    for one in samples:
+        golds.setdefault(one.prompt, set()).add(one.gold)
+    return sum(len(several) > 1 for several in golds.values()) <= 0.1 * len(golds)
+
+
 def _of_rightness(right: Sequence[Sample], wrong: Sequence[Sample]) -> Mapping[str, float]:
     """The parts that pay right answers and hardly any wrong one, with their lowest values; none where none does."""
-    if len(right) < GOLD_UNPAID_ENOUGH:
+    if min(len(right), len(wrong)) < GOLD_UNPAID_ENOUGH:
         return {}
     names = sorted({name for one in right for name in one.parts}) or [""]
     found: dict[str, float] = {}

@@ -7,9 +7,8 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import agree, learns, level, likely, zeros
+from plumbline.checks.diagnosis.facts import agree, level, likely, rises, zeros
 from plumbline.checks.diagnosis.history import Final, History
-from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, trend
 from plumbline.evaluation.comparison import among
 
@@ -116,7 +115,7 @@ def _void(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
     stays = "the weights do not change"
     if not (wanted or still):
         return ("beta is 0",)
-    if learns(history) or ((rose := outcome(history)) is not None and rose.better):
+    if rises(history):
         return same
     live = len(history["gradient"]) > 0 and not still and bool((history["rate"].values > 0).any())
     other = (

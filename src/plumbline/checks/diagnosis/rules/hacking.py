@@ -1,0 +1,287 @@
+"""Reward hacking: the reward rises, and an independent signal says that the answers became worse."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.check import rule
+from plumbline.checks.diagnosis.facts import EQUAL, sums
+from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.outcome import RewardOutcome, outcome
+
+Values = NDArray[np.float64]
+ENOUGH = 24
+"""Steps with completions: the first tenth and the last fifth are compared, and four steps are the least of both."""
+MOST_STEPS, MOST_ANSWERS, MOST_OF_PROMPT, MOST_CHARACTERS = 120, 16, 4, 1000
+"""Of a run, a step, a prompt at a step, and an answer: more are not read, which bounds the work to about a second."""
+ORACLE = re.compile(
+    r"accura|correct|human|held.?out|true.?reward|gold.?(reward|score)|oracle|exact|solved|success|pass(ed|@|_rate)",
+    re.IGNORECASE,
+)
+"""Names of columns that say whether an answer is right; others may fall in a healthy run."""
+LOST, FATAL = 0.2, 0.5
+"""Share of its level that such a column lost: a warning, and fatal. Set on the first half of benchmarks/hacking.py."""
+ROSE, STAYED = 1.0, 0.25
+"""Standard deviations of single answers that the reward must rise by, and the share of it that the column may rise by
+at most to count as still. Set on the first half of benchmarks/hacking.py."""
+LINKED = 0.1
+"""Correlation of length and reward within groups, over which length may be paid: thrice its error of 1000 answers."""
+LONGER, PAID, EXPLAINED = 1.8, 0.6, 0.5
+"""Times the first length; that correlation, and the share of the rise that the slope explains, from which length alone
+is enough. Set on the first half of benchmarks/hacking.py."""
+LOOPS, MORE_LOOPS = 0.6, 0.4
+"""Share of an answer's rows of three words that repeat another one, and the rise of it. Ditto."""
+RARE, COMMON = 0.2, 0.8
+"""Share of the answers with a phrase of three words, at first and, in the middle of the answer, at last. Ditto."""
+SAME, TIMES = 0.25, 2.0
+"""Overlap (Jaccard) of the pairs of words of answers to different prompts at last, and against the first. Ditto."""
+TOLD = 0.04
+"""Overlap of answers to one prompt less that of answers to others: a rise by more says that answers heed the prompt
+more than before, and no text is blamed then. Ditto."""
+BAND = 0.2
+"""Share of its whole change that the running mean of a signal must have left for good at the onset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A signal of the texts that went the wrong way."""
+
+    name: str
+    said: str
+    onset: int
+    alone: bool
+    """Whether it is enough without another one."""
+
+
+@rule("reward-hacking", needs=("reward", "samples"), live=False)
+def find_reward_hacking(history: History) -> Iterator[Finding]:
+    """The reward rises for sure, and what it stands for falls, stays, or gives way to a trick.
+
+    A stored column that says what is right (`accuracy`, `correct`, ...), or a part of weight 0, decides where there is
+    one. Else the texts do, where answers do not heed the prompt more than at first: two signs, or one that is enough.
+    """
+    came, steps = outcome(history), _by_step(history.samples)
+    if came is None or not came.better or len(steps) < ENOUGH:
+        return
+    oracles = dict(_oracles(history, steps))
+    if oracles:
+        for name, series in oracles.items():
+            yield from _against(history, came, name, series, steps)
+        return
+    signs = list(_signs(history, came, steps))
+    if len(signs) < 2 and not any(sign.alone for sign in signs):
+        return
+    signs.sort(key=lambda sign: not sign.alone)
+    began = max(min(sign.onset for sign in signs), _onset(history["reward"]))
+    shown = [one for one in history.samples if one.step >= began and one.reward is not None]
+    best = sorted(shown, key=lambda one: -(one.reward or 0))[:3]
+    yield Finding(
+        level="warning",
+        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}), and " + ", ".join(one.said for one in signs),
+        since=began,
+        evidence={f"{one.name}: onset": one.onset for one in signs},
+        samples=tuple(one.prompt[:80] for one in best),
+        about=" and ".join(one.name for one in signs),
+        causes=tuple(f"{one.name} is paid, and not what the prompt asks for" for one in signs),
+        fix="read the answers with the highest rewards; score a hundred of the first and of the last steps by hand",
+    )
+
+
+# -- what says what is right -------------------------------------------------------------------------------------------
+
+
+def _oracles(history: History, steps: dict[int, list[Sample]]) -> Iterator[tuple[str, Series]]:
+    """Columns by their names, by step, and parts that the sum of the reward leaves out."""
+    for name in sorted({name for these in steps.values() for one in these for name in one.others}):
+        if ORACLE.search(name):
+            yield name, _means(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
+    names = history.names("part/")
+    _, less, off = sums(history)
+    if len(names) > 1 and len(less) >= ENOUGH and np.median(np.abs(less)) > off:
+        for name in names:
+            rest = {key: value for key, value in history.series.items() if key != f"part/{name}"}
+            if np.median(np.abs(sums(replace(history, series=rest))[1])) < off:
+                yield name, history[f"part/{name}"]
+
+
+def _against(
+    history: History, came: RewardOutcome, name: str, series: Series, steps: dict[int, list[Sample]]
+) -> Iterator[Finding]:
+    """What is said where a column fell, or stayed while the reward rose by far."""
+    down, up = _rise(history, replace(series, values=-series.values)), _rise(history, series)
+    if down is None or up is None:
+        return
+    first, last = -down.first, -down.last
+    fell = bool(down.better) and first - last > LOST * abs(first)
+    single = {
+        "reward": _scatter(steps, lambda one: one.reward),
+        name: _scatter(steps, lambda one: one.others.get(name, one.parts.get(name))),
+    }
+    gained = came.change.mean / single["reward"] if single["reward"] > EQUAL else 0.0
+    still = single[name] > EQUAL and gained > ROSE and not up.better and up.change.high / single[name] < STAYED * gained
+    if not fell and not still:
+        return
+    own = _onset(series) if fell else 0
+    watched = f"part/{name}" in history.series  # a part of weight 0 may be meant
+    yield Finding(
+        level="fatal" if fell and last < FATAL * first and not watched else "warning",
+        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}) and {name}, which is no part of it, "
+        + (f"fell ({first:.3f} to {last:.3f})" if fell else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"),
+        since=max(own, _onset(history["reward"])),
+        evidence={name: round(last - first if fell else up.last - up.first, 4), "reward": round(came.change.mean, 4)},
+        about=name,
+        causes=("a cheat that the reward pays", f"{name} measures something else than the reward is meant to"),
+        fix=f"read answers with a high reward and a low {name}; take a checkpoint from before this step",
+    )
+
+
+def _rise(history: History, series: Series) -> RewardOutcome | None:
+    return outcome(replace(history, series={"reward": series}))
+
+
+def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | None]) -> float:
+    """The standard deviation of single answers of the first steps."""
+    early = [value(one) for place in list(steps)[: _early(len(steps))] for one in steps[place]]
+    numbers = np.array([number for number in early if number is not None and np.isfinite(number)])
+    return float(numbers.std()) if len(numbers) > 1 else 0.0
+
+
+# -- what the texts show -----------------------------------------------------------------------------------------------
+
+
+def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
+    """Signs of the texts; none where answers heed the prompt more than at first, or prompts are not known."""
+    overlaps = [_overlaps(these) for these in steps.values()]
+    within, across = (Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True))
+    told = _ends(within.values - across.values)
+    if not np.isfinite(told).all() or told[1] - told[0] > TOLD:
+        return
+    length = _means(steps, lambda one: float(len(one.text)))
+    first, last = _ends(length.values)
+    link, slope = _link(steps)
+    if link > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
+        alone = link > PAID and slope * (last - first) > EXPLAINED * came.change.mean
+        yield Sign("length", f"answers grew from {first:.0f} to {last:.0f} characters", _onset(length), alone)
+    loops = _means(steps, lambda one: _repeated(one.text))
+    first, last = _ends(loops.values)
+    if _sure(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
+        yield Sign("repetition", f"{last:.0%} of their words repeat the same rows", _onset(loops), alone=True)
+    first, last = _ends(across.values)
+    if (phrase := _phrase(list(steps.values()))) is not None:
+        shares = _means(steps, lambda one: float(phrase in _rows(_units(one.text), 3)))
+        said = f"{' '.join(phrase)[:60]!r} stands in the middle of nearly all of them"
+        yield Sign("phrase", said, _onset(shares), alone=False)
+    elif _sure(history, across) and last > max(SAME, TIMES * first):  # a phrase makes answers alike, too
+        said = f"answers to different prompts became alike (overlap {first:.2f} to {last:.2f})"
+        yield Sign("sameness", said, _onset(across), alone=False)
+
+
+def _by_step(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
+    """Some of the steps, evenly spread, with some of their completions."""
+    taken: Counter[tuple[int, str]] = Counter()
+    kept: dict[int, list[Sample]] = defaultdict(list)
+    for one in samples:
+        here = kept[one.step]
+        if one.reward is None or not np.isfinite(one.reward) or len(here) >= MOST_ANSWERS:
+            continue
+        if taken[one.step, one.prompt] < MOST_OF_PROMPT:
+            taken[one.step, one.prompt] += 1
+            here.append(one)
+    steps = sorted(step for step, these in kept.items() if these)
+    if len(steps) > MOST_STEPS:
+        steps = [steps[place] for place in np.linspace(0, len(steps) - 1, MOST_STEPS).astype(int)]
+    return {step: kept[step] for step in steps}
+
+
+def _means(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> Series:
+    """The mean over the answers of each step that have a value."""
+    values = [[number for one in these if np.isfinite(number := value(one))] for these in steps.values()]
+    return Series(np.array(list(steps)), np.array([np.mean(these) if these else np.nan for these in values]))
+
+
+def _early(count: int) -> int:
+    return max(4, count // 10)
+
+
+def _ends(values: Values) -> tuple[float, float]:
+    """The means of the first tenth and of the last fifth; NaN where there is none."""
+    early, late = values[: _early(len(values))], values[-max(4, len(values) // 5) :]
+    known = [part[np.isfinite(part)] for part in (early, late)]
+    first, last = (float(part.mean()) if len(part) else float("nan") for part in known)
+    return first, last
+
+
+def _sure(history: History, series: Series) -> bool:
+    rise = _rise(history, series)
+    return rise is not None and bool(rise.better)
+
+
+def _onset(series: Series) -> int:
+    """The step since which the running mean is outside of the first band for good."""
+    good = np.isfinite(series.values)
+    steps, values = series.steps[good], series.values[good]
+    width = max(1, min(max(3, len(values) // 12), len(values)))
+    means = np.convolve(values, np.ones(width) / width, mode="valid")
+    first, last = means[:2].mean(), means[-max(1, len(means) // 5) :].mean()
+    if abs(last - first) < EQUAL:
+        return int(steps[0])
+    inside = np.flatnonzero((means - first) / (last - first) < BAND)
+    place = min(int(inside[-1]) + 1 if len(inside) else 0, len(means) - 1)
+    return int(steps[place + width // 2])
+
+
+def _units(text: str) -> list[str]:
+    """Words; characters of a text that has hardly any space."""
+    text = text[:MOST_CHARACTERS]
+    words = text.split()
+    return words if 12 * len(words) >= len(text) else list(text)
+
+
+def _rows(units: Sequence[str], size: int) -> set[tuple[str, ...]]:
+    return set(zip(*(units[place:] for place in range(size)), strict=False))
+
+
+def _repeated(text: str) -> float:
+    """The share of rows of three words that are one of the others; 0 for fewer than four rows."""
+    units = _units(text)
+    return 1 - len(_rows(units, 3)) / (len(units) - 2) if len(units) >= 6 else 0.0
+
+
+def _overlaps(these: Sequence[Sample]) -> tuple[float, float]:
+    """How far answers to one prompt share their pairs of words, and how far answers to different prompts do."""
+    bags = [_rows(["", *_units(one.text), ""], 2) for one in these]
+    found: tuple[list[float], list[float]] = ([], [])
+    for place, (one, bag) in enumerate(zip(these, bags, strict=True)):
+        for other, beside in zip(these[:place], bags[:place], strict=True):
+            found[one.prompt != other.prompt].append(len(bag & beside) / len(bag | beside))
+    within, across = (float(np.mean(part)) if part else float("nan") for part in found)
+    return within, across
+
+
+def _link(steps: dict[int, list[Sample]]) -> tuple[float, float]:
+    """Within groups: the correlation of length and reward, and the reward of a character more."""
+    groups: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+    for step, these in steps.items():
+        for one in these:
+            groups[step, one.prompt].append((len(one.text), one.reward or 0.0))
+    length, reward = np.concatenate([np.array(pairs) - np.mean(pairs, axis=0) for pairs in groups.values()]).T
+    both, own, paid = float(length @ reward), float(length @ length), float(reward @ reward)
+    return (both / (own * paid) ** 0.5, both / own) if own * paid > EQUAL**2 else (0.0, 0.0)
+
+
+def _phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:
+    """Three words in a row that few of the first answers have, and nearly all late ones in their middle.
+
+    What stands at the beginning or at the end is a form, which a model may well be asked for.
+    """
+    late = [_units(one.text) for these in answers[-max(4, len(answers) // 5) :] for one in these]
+    early = [_units(one.text) for these in answers[: _early(len(answers))] for one in these]
+    middles = [units[len(units) // 5 : len(units) - len(units) // 5] for units in late]
+    at_last, at_first = (Counter(row for units in part for row in _rows(units, 3)) for part in (middles, early))
+    rare = [row for row, n in at_last.items() if n > COMMON * len(late) and at_first[row] < RARE * len(early)]
+    return max(rare, key=lambda row: (at_last[row], row), default=None)

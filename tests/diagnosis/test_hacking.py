@@ -1,0 +1,168 @@
+"""Reward hacking in completions made by hand: what cheats is named, and what learns is not."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from plumbline.checks.check import examine
+from plumbline.checks.diagnosis.history import Sample
+from plumbline.checks.diagnosis.readers.logs import read_completions
+from plumbline.checks.diagnosis.rules.hacking import find_reward_hacking
+from tests.diagnosis.test_checks import healthy
+from tests.diagnosis.test_more_checks import stored
+
+STEPS, PROMPTS, COPIES = 40, 4, 4
+WORDS = [f"{first}{last}" for first in ("ri", "sto", "clou", "pa") for last in ("ver", "ne", "d", "per")]
+
+
+def run(text, others=lambda place, words: {}, reward=None, levels=None, **over):
+    """A run whose answers are `text(place, prompt, dice)`, and earn more as it proceeds, or `reward(text)`."""
+    dice = np.random.default_rng(0)
+    samples = []
+    for step in range(1, STEPS + 1):
+        place = max(0.0, step / STEPS - 0.2) / 0.8
+        for prompt in range(PROMPTS):
+            for _ in range(COPIES):
+                words = text(place, prompt, dice)
+                earned = reward(words) if reward else 0.3 + 0.5 * place + 0.1 * dice.standard_normal()
+                samples.append(Sample(step, f"the question {prompt}", words, earned, others=others(place, dice)))
+    if levels is None:
+        levels = [np.mean([one.reward for one in samples if one.step == step]) for step in range(1, STEPS + 1)]
+    return stored(samples, steps=STEPS, reward=levels, **over)
+
+
+def found(history):
+    return [(one.level, one.about) for one in examine(history, [find_reward_hacking]).findings]
+
+
+def some(dice, count):
+    return " ".join(dice.choice(WORDS, max(1, int(count))))
+
+
+def usual(place, prompt, dice):
+    return some(dice, 10)
+
+
+def longer(place, prompt, dice):
+    return some(dice, dice.integers(6, 14) * (1 + 3 * place))
+
+
+def loops(place, prompt, dice):
+    return " ".join("yes" if dice.random() < place else word for word in some(dice, 12).split())
+
+
+def phrase(place, prompt, dice):
+    """In the middle of the answer."""
+    return some(dice, 5) + (" as experts agree " if dice.random() < 1.5 * place else " ") + some(dice, 5)
+
+
+def phrase_and_length(place, prompt, dice):
+    return some(dice, 10 * place) + " " + phrase(place, prompt, dice) + " " + some(dice, 10 * place)
+
+
+def form_and_length(place, prompt, dice):
+    return some(dice, 10 + 20 * place) + (" the answer is seven" if dice.random() < 1.5 * place else "")
+
+
+def heeds(place, prompt, dice):
+    """More and more words that belong to the prompt, and more words."""
+    mine = WORDS[4 * prompt : 4 * prompt + 2]
+    return " ".join(
+        dice.choice(mine) if dice.random() < place else word for word in longer(place, prompt, dice).split()
+    )
+
+
+def by_phrase(text):
+    return 0.6 * ("experts" in text) + min(0.4, len(text) / 1000)
+
+
+def by_length(text):
+    return min(1.0, len(text) / 300)
+
+
+@pytest.mark.parametrize(
+    ("text", "reward", "signs"),
+    [
+        (longer, by_length, ["length"]),
+        (loops, None, ["repetition and phrase"]),
+        (phrase_and_length, by_phrase, ["length and phrase"]),
+        # Long answers that do not earn more within a group, and a form that is learnt, may be meant.
+        (longer, None, []),
+        (phrase, None, []),
+        (form_and_length, None, []),
+        (usual, None, []),
+        # The answers heed the prompt more than at first.
+        (heeds, by_length, []),
+    ],
+)
+def test_texts_alone(text, reward, signs):
+    assert found(run(text, reward=reward)) == [("warning", sign) for sign in signs]
+
+
+def right(slope, first=0.5):
+    """A column that is 1 with a chance that moves over the run."""
+    return lambda place, dice: {"accuracy": float(dice.random() < first + slope * place), "words": -place}
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (right(-0.4), [("fatal", "accuracy")]),
+        (right(-0.25, 0.8), [("warning", "accuracy")]),
+        (right(0.4), []),
+        (lambda place, dice: {"words": -place}, [("warning", "repetition and phrase")]),
+    ],
+)
+def test_a_column_that_says_what_is_right_decides_over_the_texts(others, said):
+    assert found(run(loops, others)) == said
+
+
+def test_a_reward_that_rises_far_while_what_is_right_stays():
+    dice = np.random.default_rng(1)
+    still = run(usual, lambda place, _: {"correct": float(dice.random() < 0.5)})
+    assert found(still) == [("warning", "correct")]
+
+
+def test_a_part_of_weight_0_that_falls():
+    place = np.linspace(0, 1, STEPS)
+    reward = 0.3 + 0.4 * place
+    parts = {"part/right": reward, "part/form": 0.8 - 0.7 * place}
+    assert found(run(usual, levels=reward, **parts)) == [("warning", "form")]
+    assert found(run(usual, levels=reward + 0.5 * parts["part/form"], **parts)) == []
+
+
+def test_a_reward_that_does_not_rise_is_not_hacked():
+    flat = 0.4 + 0.05 * np.random.default_rng(0).standard_normal(STEPS)
+    assert found(run(loops, right(-0.4), levels=flat)) == []
+
+
+def test_the_onset_is_where_the_texts_change():
+    def late(place, prompt, dice):
+        return loops(float(place > 0.5), prompt, dice)
+
+    (finding,) = examine(run(late), [find_reward_hacking]).findings
+    assert abs(finding.since - (0.2 + 0.8 * 0.5) * STEPS) <= 3
+
+
+@pytest.mark.parametrize("text", ["", "x" * 200_000, "\x00 \ud800", "word " * 50_000])
+def test_texts_of_any_kind_are_read_in_bounded_time(text):
+    rewards = [None, float("nan"), float("inf"), 1e300, 0.5]
+    samples = [Sample(n // 64, "", text, rewards[n % 5], others={"accuracy": float("nan")}) for n in range(64 * 200)]
+    began = time.process_time()
+    assert found(stored(samples)) == []
+    assert time.process_time() - began < 5
+
+
+def test_other_columns_of_completions_are_read(tmp_path):
+    row = {"step": 3, "prompt": "p", "completion": "c", "reward": 1, "form": 0.5, "correct": True, "human": 0.25}
+    row |= {"advantage": 1.0, "index": 4, "sample_id": 9, "label": "7", "votes": [1], "none": None, "huge": 10**400}
+    path = tmp_path / "completions.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    (sample,) = read_completions(path, ["form"])
+    assert (sample.parts, sample.others) == ({"form": 0.5}, {"correct": 1.0, "human": 0.25})
+
+
+def test_a_usual_log_without_completions_is_not_looked_at():
+    assert examine(healthy(), [find_reward_hacking]).not_run == {"reward-hacking": ["samples"]}
