@@ -78,7 +78,8 @@ def test_equal_prompts_stay_together_and_are_counted(workplace):
 def test_files_of_their_own(workplace):
     workplace.rows([{**row, "prompt": f"val {row['prompt']}"} for row in sums(3)], "val.jsonl")
     workplace.rows([{**row, "prompt": f"test {row['prompt']}", "id": n} for n, row in enumerate(sums(2))], "test.jsonl")
-    task = workplace.open(gold="answer", val="val.jsonl", test="test.jsonl", stratum="kind", cluster="kind", system="Count.")
+    files = {"val": "val.jsonl", "test": "test.jsonl"}
+    task = workplace.open(gold="answer", stratum="kind", cluster="kind", system="Count.", **files)
     assert [len(task.examples(split)) for split in task.splits] == [40, 3, 2]
     assert [e.id for e in task.examples("val")] == ["val-1", "val-2", "val-3"]
     assert [e.id for e in task.examples("test")] == ["0", "1"]
