@@ -2,15 +2,16 @@
 
     plumbline get smollm2-135m
     python experiments/ways.py run strict-json sft grpo --seed 0   # a row to ways.jsonl as an arm ends; resumes
-    python experiments/ways.py run strict-json all --seed 0 1 2    # twelve minutes an arm and seed on two fast cores
-    python experiments/ways.py table strict-json                   # as in docs/which-way.md
-    python experiments/ways.py figure docs/which-way.svg
+    python experiments/ways.py run strict-json all --seed 0 1 2 --start 300 --seconds 600    # after a little SFT
+    python experiments/ways.py table strict-json --start 300 --seconds 600                   # as in docs/which-way.md
+    python experiments/ways.py figure docs/which-way.svg --start 300 --seconds 600
     python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
     python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
 
 The arms are the recipes strict-json-*, with another task where it is asked for. All are trained for as many
 processor-seconds, whatever steps their recipe says, and asked the same held-out prompts, greedily and sampled; arms of
-one seed begin with the same prompts in the same order.
+one seed begin with the same prompts in the same order. With `--start` they begin from what so many processor-seconds of
+SFT made, which is run first, and go through the prompts in another order than it did.
 """
 
 import argparse
@@ -51,8 +52,10 @@ WAYS = {
 }
 TASKS = {"strict-json": (), "short-answers": ("task.name=short-answers", "sampling.max_tokens=16")}
 """Tasks, and what all their arms set over the recipes of strict-json."""
-SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4")
-"""What arms set whose recipe has 256 answers a step: with 128 a budget of minutes has enough steps."""
+SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4", "rl.minibatch=4")
+"""What arms set whose recipe has 256 answers a step: with 128, in four updates, a budget of minutes has enough of them."""
+ONE_ROUND = ("rl.prompts_per_step=96", "rl.steps=1")
+"""What rejection sampling sets: of ten minutes of one slow core half is drawing."""
 FOLDER = Path("runs/ways")
 COLOURS = ("#0b5cad", "#b3450b", "#0a6b5e", "#7a3fa3", "#c2185b", "#5d7a00", "#00838f", "#8d6e63", "#555555")
 SPLIT, READING = "test", "strict"
@@ -60,6 +63,8 @@ NATIVE = any(name in Path("/proc/cpuinfo").read_text() for name in ("avx512_bf16
 """Whether the processor multiplies bfloat16; emulated it takes ten times as long as float32."""
 SECONDS = 1200.0
 """Processor-seconds that an arm's stage may take: ten minutes of two cores."""
+TEACHER = 1200.0
+"""Processor-seconds of the SFT that made the teacher of on-policy distillation, which must be there."""
 
 
 def main() -> None:
@@ -70,6 +75,7 @@ def main() -> None:
     run.add_argument("arms", nargs="+", choices=["all", *WAYS])
     run.add_argument("--seed", type=int, nargs="+", default=[0])
     run.add_argument("--seconds", type=float, default=SECONDS, help="processor-seconds of training")
+    run.add_argument("--start", type=float, default=0, help="processor-seconds of SFT that the arms begin from")
     run.add_argument("--set", dest="overrides", action="append", default=[], help="KEY=VALUE of the recipe, for trials")
     run.add_argument("--rows", type=Path, default=ROWS, help="where rows are added")
     noise = commands.add_parser("signal", help="what of a step's gradient is signal, by the answers of a step")
@@ -82,6 +88,7 @@ def main() -> None:
         show.add_argument("--task", choices=TASKS, default="strict-json", help="of a figure")
         show.add_argument("--rows", type=Path, default=ROWS)
         show.add_argument("--seconds", type=float, default=SECONDS, help="the budget of the arms that are shown")
+        show.add_argument("--start", type=float, default=0, help="and the seconds of SFT that they began from")
     options = parser.parse_args()
     if options.command == "run":
         for seed in options.seed:
@@ -91,7 +98,8 @@ def main() -> None:
     if options.command == "signal":
         print(measure_signal(options.task, options.model, options.answers))
         return
-    rows = [row for _, row in read_jsonl(options.rows) if not row["set"] and row["budget"] == options.seconds]
+    wanted = {"set": [], "budget": options.seconds, "start": options.start}
+    rows = [row for _, row in read_jsonl(options.rows) if wanted.items() <= row.items()]
     if options.command == "table":
         print(table([row for row in rows if row["task"] == options.target]))
     elif options.command == "parses":
@@ -100,11 +108,11 @@ def main() -> None:
         Path(options.target).write_text(figure([row for row in rows if row["task"] == options.task]))
 
 
-def run_arm(options: argparse.Namespace, name: str, seed: int) -> None:
-    """Train an arm, or go on with it, and add its row."""
+def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
+    """Train an arm, or resume it, and add its row; its folder."""
     trial = "".join(f"-{each}" for each in options.overrides)
-    places = {way: FOLDER / f"{options.task}-{way}-{options.seconds:g}-seed{seed}{trial}" for way in WAYS}
-    folder = Path(str(places[name]).replace(" ", ""))
+    begun = f"-after{options.start:g}" if options.start else ""
+    folder = FOLDER / f"{options.task}-{name}-{options.seconds:g}-seed{seed}{begun}{trial}".replace(" ", "")
     way = "strict-json" if name == "grpo" else f"strict-json-{name}"
     stage = "sft" if name == "sft" else "rl"
     overrides = [
@@ -116,18 +124,23 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> None:
     ]
     if not NATIVE:
         overrides.append("model.dtype=float32")
+    if options.start:
+        first = argparse.Namespace(**vars(options) | {"start": 0, "seconds": options.start, "overrides": []})
+        overrides += [f"model.name={run_arm(first, 'sft', seed) / 'models' / 'sft'}", f"seed={seed + 100}"]
     if name == "distillation":
-        overrides.append(f"rl.teacher.model={places['sft'] / 'models' / 'sft'}")
-    overrides += SMALLER if name in {"grpo", "dpo", "control"} else ()
+        overrides.append(f"rl.teacher.model={FOLDER / f'{options.task}-sft-{TEACHER:g}-seed{seed}' / 'models' / 'sft'}")
+    overrides += SMALLER if name in {"grpo", "dpo", "control"} else ONE_ROUND if name == "rft" else ()
     recipe = load(way, [*overrides, *options.overrides])
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if not (folder / "result.json").is_file():
         share_start(recipe, folder)
         run_recipe(recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()])
-    row = {"task": options.task, "arm": name, "seed": seed, "budget": options.seconds, "set": options.overrides}
+    row = {"task": options.task, "arm": name, "seed": seed, "budget": options.seconds, "start": options.start}
+    row["set"] = options.overrides
     seen = [each for _, each in read_jsonl(options.rows)] if options.rows.is_file() else []
     if not any({key: each[key] for key in row} == row for each in seen):
         write_jsonl(options.rows, [*seen, row | figures(Run.read(folder), stage)])
+    return folder
 
 
 def share_start(recipe: Any, folder: Path) -> None:
@@ -167,16 +180,23 @@ def figures(run: Any, stage: str) -> dict[str, Any]:
             key.mode: round(each.mean_reward, 4) for key, each in evaluations.items() if key.stage == "reference"
         },
     }
+    task = open_task(run.recipe.task.name, run.recipe.task.options, Path())
+    wordings = {example.id: example.cluster for example in task.examples(SPLIT)}
     for mode in ("greedy", "sampled"):
         before, after = (evaluations[EvaluationKey(name, SPLIT, mode)] for name in ("base", stage))
-        found[mode] = compared(before, after)
+        found[mode] = compared(before, after, wordings)
     return found
 
 
-def compared(before: Evaluation, after: Evaluation) -> dict[str, Any]:
-    """The share that is all right and the mean reward, before and after, paired."""
+def compared(before: Evaluation, after: Evaluation, wordings: dict[str, str]) -> dict[str, Any]:
+    """The share that is all right and the mean reward, before and after, paired; the wording is the unit."""
     pairs = judged_pairs(before, after)
-    found: dict[str, Any] = {"n": len(pairs), "tokens": round(float(np.mean([row.tokens for _, row in pairs])), 1)}
+    clusters = [wordings[row.id] for row, _ in pairs]
+    found: dict[str, Any] = {
+        "n": len(pairs),
+        "wordings": len(set(clusters)),
+        "tokens": round(float(np.mean([row.tokens for _, row in pairs])), 1),
+    }
     for name, value in (
         ("strict", lambda row: row.readings[READING]),
         ("reward", lambda row: row.reward),
@@ -185,7 +205,7 @@ def compared(before: Evaluation, after: Evaluation) -> dict[str, Any]:
         first, last = ([value(pair[side]) for pair in pairs] for side in (0, 1))
         if np.isnan(first).any():  # a task without this reading
             continue
-        change = paired(first, last)
+        change = paired(first, last, clusters)
         found[name] = {
             "before": round(float(np.mean(first)), 4),
             "after": round(float(np.mean(last)), 4),
