@@ -53,7 +53,7 @@ WAYS = {
 TASKS = {"strict-json": (), "short-answers": ("task.name=short-answers", "sampling.max_tokens=16")}
 """Tasks, and what all their arms set over the recipes of strict-json."""
 SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4", "rl.minibatch=4")
-"""What arms set whose recipe has 256 answers a step: with 128, in four updates, a budget of minutes has enough of them."""
+"""What arms set whose recipe has 256 answers a step: with 128, in four updates, minutes have enough steps."""
 ONE_ROUND = ("rl.prompts_per_step=96", "rl.steps=1")
 """What rejection sampling sets: of ten minutes of one slow core half is drawing."""
 FOLDER = Path("runs/ways")
