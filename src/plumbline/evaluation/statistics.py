@@ -278,7 +278,10 @@ def _interval_of_change(difference: NDArray[np.float64], clusters: Clusters) -> 
         error = math.hypot(error, (n * _alike(n, clusters)) ** -0.5)
     half = t_quantile(freedom) * error
     one_sided = t_quantile(freedom, 2 * LEVEL - 1) * error
-    return Interval(middle, middle - half, middle + half, n), abs(middle) + one_sided
+    low, high = middle - half, middle + half
+    if np.abs(difference).max() <= 1:  # rewards and shares
+        low, high = max(-1.0, low), min(1.0, high)
+    return Interval(middle, low, high, n), abs(middle) + one_sided
 
 
 def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> float:
