@@ -146,7 +146,9 @@ def t_interval(values: ArrayLike) -> Interval:
     return Interval(mean_, mean_ - half, mean_ + half, n)
 
 
-def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]] = ()) -> Interval:
+def pooled_interval(
+    strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]] = (), clusters: Sequence[Clusters] = ()
+) -> Interval:
     """The mean over strata [T] of the mean over each one's examples [n_t], with Student's interval; n is all examples.
 
     Two sources of chance are added: which examples there are, and which seeds. Each has Student's margin, by its own
@@ -158,6 +160,7 @@ def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]
         strata: values or paired differences, each already the mean over the seeds.
         seeds: groups of what each seed has come to; of a difference to other runs, two groups. A group of one adds
             nothing, and then the interval says nothing of other seeds.
+        clusters: of each stratum; empty where none has any.
 
     Raises:
         ValueError: there are no strata, or one is empty.
@@ -165,9 +168,11 @@ def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     if not arrays or not all(map(len, arrays)):
         raise ValueError("there is nothing to take the mean of")
-    errors = (_error(one, None) if np.ptp(one) > TIE else _none(len(one)) for one in arrays)
+    named = list(zip(arrays, clusters or [None] * len(arrays), strict=True))
+    errors = [_error(one, of) if np.ptp(one) > TIE else _none(_alike(len(one), of)) for one, of in named]
     spread = math.hypot(*errors) / len(arrays)
-    margins = [t_quantile(min(1000, max(1, sum(len(array) - 1 for array in arrays)))) * spread]
+    freedom = sum(int(_alike(len(one), of) - 1 + TIE) for one, of in named)
+    margins = [t_quantile(min(1000, max(1, freedom))) * spread]
     margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
     half = math.hypot(*margins)
     middle = float(np.mean([array.mean() for array in arrays]))

@@ -19,7 +19,7 @@ import numpy as np
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import check_same
-from plumbline.evaluation.statistics import Interval, pooled_interval
+from plumbline.evaluation.statistics import Clusters, Interval, pooled_interval
 from plumbline.recipe.handoff import Condition
 from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
@@ -82,6 +82,11 @@ class RunFigures:
             {row.id: number for row in evaluation.rows if (number := value(row)) is not None}
             for evaluation in self.evaluations(metric, step)
         )
+
+    def clusters(self, metric: str, step: int) -> tuple[Mapping[str, str], ...]:
+        """The cluster of each example at a step, a mapping for each task; empty where each is its own."""
+        found = self.evaluations(metric, step)
+        return tuple(dict(zip((row.id for row in one.rows), one.clusters() or (), strict=False)) for one in found)
 
     def evaluations(self, metric: str, step: int) -> list[Evaluation]:
         """The evaluations that a metric is of, at a step that `steps` has.
@@ -190,7 +195,7 @@ class Evidence:
             return self._trained(metric, step, base, condition)
         for other in self.runs[1:]:
             _check(self.runs[0].evaluations(metric, step), other, metric, step)
-        now = []
+        now, clusters = [], self.runs[0].clusters(metric, step)
         for run in self.runs:
             values = run.measured(metric, step)
             if base is not None:
@@ -201,7 +206,7 @@ class Evidence:
                 values = _minus(values, run.measured(condition.minus, step))
             now.append(values)
         if condition.against is None:
-            figure = _of_examples(now)
+            figure = _of_examples(now, clusters)
             if base is not None or condition.minus is not None:
                 return figure
             one = figure.interval  # a reward lies between 0 and 1, and so does its interval
@@ -209,7 +214,8 @@ class Evidence:
         if not self.previous:
             assert condition.baseline is not None, "the caller asks first"
             return _of_examples(
-                [tuple({k: v - condition.baseline for k, v in task.items()} for task in values) for values in now]
+                [tuple({k: v - condition.baseline for k, v in task.items()} for task in values) for values in now],
+                clusters,
             )
         then = []
         for other in self.previous:
@@ -217,7 +223,7 @@ class Evidence:
             rubric = not condition.across_rubrics
             _check(self.runs[0].evaluations(metric, step), other, metric, at, rubric=rubric)
             then.append(other.measured(metric, at))
-        return _of_examples(now, then)
+        return _of_examples(now, clusters, then)
 
     def last(self, metric: str) -> tuple[int, Estimate] | None:
         """The last step that has a metric, and what it is there; None where there is none.
@@ -295,18 +301,23 @@ def _overall(measured: Measured) -> float:
     return sum(means) / max(1, len(means))
 
 
-def _of_examples(now: Sequence[Measured], then: Sequence[Measured] = ()) -> Estimate:
+def _of_examples(
+    now: Sequence[Measured], clusters: Sequence[Mapping[str, str]], then: Sequence[Measured] = ()
+) -> Estimate:
     """Of the values of each seed, or of their difference to those of the seeds of another run."""
     values = _minus(_mean_of(now), _mean_of(then)) if then else _mean_of(now)
     seeds = [list(map(_overall, group)) for group in (now, then) if group]
-    return _pooled([list(task.values()) for task in values], seeds, "examples")
+    shared = [[of[key] for key in task] if of else None for task, of in zip(values, clusters, strict=True)]
+    return _pooled([list(task.values()) for task in values], seeds, "examples", shared)
 
 
-def _pooled(strata: Sequence[Sequence[float]], seeds: Sequence[Sequence[float]], unit: str) -> Estimate:
+def _pooled(
+    strata: Sequence[Sequence[float]], seeds: Sequence[Sequence[float]], unit: str, clusters: Sequence[Clusters] = ()
+) -> Estimate:
     if not strata or not all(strata):
         raise IncomparableError("no example was judged in all of the evaluations", "look at why they were not judged")
-    examples = pooled_interval(strata)
-    return Estimate(pooled_interval(strata, seeds), examples.high - examples.mean, max(map(len, seeds)), unit)
+    examples = pooled_interval(strata, (), clusters)
+    return Estimate(pooled_interval(strata, seeds, clusters), examples.high - examples.mean, max(map(len, seeds)), unit)
 
 
 MOST = 100_000
