@@ -162,13 +162,13 @@ def called(tmp_path, heldout, monkeypatch, plan, begin=0, main=True, **options):
 
     args = SimpleNamespace(output_dir=str(tmp_path / "run"))
     state = SimpleNamespace(global_step=begin, is_world_process_zero=main, log_history=[])
-    trainer = SimpleNamespace(
-        args=args, state=state, save_model=save, reward_funcs=[lambda completions, **_: next(plan)]
-    )
+    rewards, control = [lambda completions, **_: next(plan)], SimpleNamespace(should_log=True)
+    trainer = SimpleNamespace(args=args, state=state, control=control, save_model=save, reward_funcs=rewards)
     callback = EvaluateCallback(trainer, heldout, every=1, **options)
     monkeypatch.setattr(callback, "_answers", lambda: ["x"] * 8)
     monkeypatch.setattr("transformers.Trainer.log", lambda self, logs: state.log_history.append(logs))
     callback.on_train_begin(args, state, None)
+    assert control.should_log, "the trainer's own row is still due"
     return callback, state, args, saved
 
 
