@@ -3,8 +3,9 @@
 A name is `jsonl`, or what an installed package declares as an entry point of the group `plumbline.tasks`; `module:name`
 opens one of yours. An opener takes the recipe's options, a folder that it may build its records in, and a callback for
 progress, and returns a `Task`. It should build nothing yet: the first `examples` do, so that what is wrong with a
-command is said before anything is made. It may have two attributes: `variants`, a function of (options, folder) where
-its name alone stands for several tasks, and `served`, options for a task that is opened for somebody who asks a server.
+command is said before anything is made. It may have three attributes: `variants`, a function of (options, folder) where
+its name alone stands for several tasks, `served`, options for a task that is opened for somebody who asks a server, and
+`part`, the option that `NAME:PART` sets (`reasoning_gym:basic_arithmetic`).
 """
 
 import difflib
@@ -84,6 +85,8 @@ def find_opener(name: str) -> Opener:
     Raises:
         RecipeError: there is no such task, or what is named takes no (options, folder, progress).
     """
+    if (whole := _with_part(name)) is not None:
+        return whole
     installed = {} if name == JSONL or ":" in name else plugins("plumbline.tasks")
     if name != JSONL and name not in installed and (not name.partition(":")[2] or _is_recipe(name)):
         raise _no_task(name)
@@ -100,6 +103,23 @@ def find_opener(name: str) -> Opener:
             "name a function or a class that takes these three and returns a task",
         ) from error
     return opener
+
+
+def _with_part(name: str) -> Opener | None:
+    """What opens `NAME:PART`, where NAME is an installed task that has parts; else None."""
+    task, _, part = name.partition(":")
+    if not part or (entry := plugins("plumbline.tasks").get(task)) is None:
+        return None
+    opener = loaded(entry, "task")
+    option = getattr(opener, "part", None)
+    if option is None:
+        return None
+
+    def opened(options: Mapping[str, Any], folder: Path, progress: Progress) -> Task:
+        found: Task = opener({option: part, **options}, folder, progress)
+        return found
+
+    return opened
 
 
 def _is_recipe(name: str) -> bool:

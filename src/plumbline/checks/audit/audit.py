@@ -289,7 +289,7 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
             label: partial(open_task, task.name, {**task.options, **options}, records_folder(task.name, data))
             for label, task in wanted.items()
         }
-    if one and name not in task_names():
+    if one and path not in task_names():
         parameters: Iterable[str] = ()
         with suppress(TypeError, ValueError):  # which is said where it is opened
             parameters = inspect.signature(named(name, "task")).parameters

@@ -18,7 +18,29 @@ _log = logging.getLogger("plumbline")
 TRACKERS = ("trackio", "wandb")
 
 
-class CheckCallback:
+class Guest:
+    """A callback that costs the training nothing: what breaks in it is said once, and it does no more."""
+
+    what = ""
+    failed = False
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Events that are of no interest here, those of later versions too: transformers' base class is not needed."""
+        if name.startswith("on_"):
+            return lambda *_, **__: None
+        raise AttributeError(name)
+
+    def _safely(self, do: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return do(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever breaks in a guest, the training goes on
+            self.failed = True
+            text = "the %s failed and look no more, training continues: %s: %s"
+            _log.warning(text, self.what, type(error).__name__, error)
+            return None
+
+
+class CheckCallback(Guest):
     """Says what is wrong while it can still be changed, and stops what has become pointless after a checkpoint.
 
     Findings are warnings and errors of the logger `plumbline` (Python prints them where nobody set up another way), and
@@ -38,6 +60,8 @@ class CheckCallback:
         trainer.add_callback(CheckCallback())
     """
 
+    what = "checks"
+
     def __init__(self, every: int = 10, *, stop: bool = True, ignore: Sequence[str] = ()) -> None:
         self.section = ChecksSection(every=every, stop=stop, ignore=list(ignore))
         know(self.section)
@@ -50,15 +74,9 @@ class CheckCallback:
         self._told = False
         self._read: set[tuple[str, int]] = set()
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        """Events that are of no interest here, those of later versions too: transformers' base class is not needed."""
-        if name.startswith("on_"):
-            return lambda *_, **__: None
-        raise AttributeError(name)
-
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - transformers'
         """Take up what was logged before, where training goes on."""
-        self._looked, self.stopped, self._told = state.global_step, None, False
+        self._looked, self.stopped, self._told, self.failed = state.global_step, None, False, False
         if state.is_world_process_zero and self.section.every:
             self._safely(self._begin, args, state, model)
 
@@ -82,11 +100,10 @@ class CheckCallback:
         self._safely(self._look, args, True)
 
     def _safely(self, do: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return do(*arguments)
-        except Exception as error:  # noqa: BLE001 - a check is a guest: whatever breaks in it, the training goes on
+        found = super()._safely(do, *arguments)
+        if self.failed:
             self._live = None
-            _log.warning("the checks failed and look no more, training continues: %s: %s", type(error).__name__, error)
+        return found
 
     def _begin(self, args: Any, state: Any, model: Any) -> None:
         adapters = {

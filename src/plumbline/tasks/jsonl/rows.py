@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Self, get_args
 
@@ -19,7 +18,8 @@ from plumbline.errors import DataError
 from plumbline.recipe import Section, section
 from plumbline.records import Example, Message
 from plumbline.seeds import derive
-from plumbline.storage import clear_read_errors, dumps, read_jsonl
+from plumbline.storage import clear_read_errors, dumps
+from plumbline.tasks.jsonl.files import read_rows
 
 SPLITS: tuple[str, ...] = ("train", "val", "test")
 _ROLES = get_args(Message.__annotations__["role"])
@@ -31,7 +31,7 @@ class JsonlOptions(Section):
     """Options of the task jsonl. Paths are relative to the working directory, as all paths of a recipe are."""
 
     train: str
-    """A file of JSON lines: one object a row."""
+    """A file of JSON lines (an object a row), CSV or Parquet; or `hf://OWNER/NAME/CONFIG:SPLIT` (see `read_rows`)."""
     val: str | float = 0.1
     """A file of its own, or a share of the prompts of `train`, which are then held out."""
     test: str | float = 0.1
@@ -217,7 +217,7 @@ def read_records(options: JsonlOptions, needs: frozenset[str]) -> Records:
 def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str]) -> list[_Row]:
     prefix = "row" if split == "train" else split
     rows = []
-    for number, row in read_jsonl(Path(path)):
+    for number, row in read_rows(path):
         where = f"{path}:{number}"
         if isinstance(verl := row.get("reward_model"), dict) and "ground_truth" in verl:
             row = {"ground_truth": verl["ground_truth"], **row}
