@@ -34,7 +34,7 @@ from plumbline.tasks.precheck import HOSTILE
 TABLE: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 HALF = 0.5
 """A reward over this is paid: half of what every grader here pays for a perfect answer."""
-ENTRIES = 20
+ENTRIES = 8
 """Questions of a generated dataset."""
 
 SECONDS = 5.0
@@ -109,7 +109,7 @@ def cases(grader: dict[str, Any]) -> Iterator[Case]:
 
 
 def gym(grader: dict[str, Any]) -> tuple[Grade, list[Case]]:
-    """A generated dataset of reasoning-gym: its scorer, and cases of its own questions. `gold` is a question's place."""
+    """A generated dataset of reasoning-gym: its scorer, and cases on its questions; `gold` is a question's place."""
     import reasoning_gym
 
     data = reasoning_gym.create_dataset(grader["name"].split()[1], size=ENTRIES, seed=0)
@@ -128,7 +128,9 @@ def gym(grader: dict[str, Any]) -> tuple[Grade, list[Case]]:
             for form in grader.get("cheats", [])
             if numbers(text := cheat(form, entry["metadata"])) != numbers(gold) or "S.One" in text
         }
-        made += [Case(kind, str(place), text, True, judges and asks in promises) for (kind, asks), text in right.items()]
+        made += [
+            Case(kind, str(place), text, True, judges and asks in promises) for (kind, asks), text in right.items()
+        ]
         made += [Case(kind, str(place), text, False, judges) for kind, text in wrong.items()]
     made += [Case("hostile text", "0", text, False, judges) for text in HOSTILE]
     return lambda gold, text: data.score_answer(text, entries[int(gold)]), made
@@ -360,7 +362,7 @@ def reproduce(defect: dict[str, Any]) -> tuple[Any, bool]:
     """What the three lines pay now, and whether that is what they paid when the defect was found."""
     scope: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(defect["code"], scope)  # noqa: S102 - lines of our own table
+        exec(defect["code"], scope)
     return scope["reward"], scope["reward"] == defect["pays"]
 
 
@@ -380,7 +382,9 @@ def main() -> None:
                 continue
             reward, stands = reproduce(defect)
             gone += not stands
-            print(f"{'stands' if stands else 'GONE'}: {defect['of']} ({defect['package']} {version}): {defect['finds']}")
+            print(
+                f"{'stands' if stands else 'GONE'}: {defect['of']} ({defect['package']} {version}): {defect['finds']}"
+            )
             print(f"  reward {reward!r}; tracker: {defect['tracker']}")
             print("    " + defect["code"].strip().replace("\n", "\n    "))
         sys.exit(gone > 0)
