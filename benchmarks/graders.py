@@ -37,6 +37,8 @@ HALF = 0.5
 ENTRIES = 8
 """Questions of a generated dataset."""
 
+LONG = 100
+"""Characters from which on a hostile text is not tried on a generated dataset: some scorers take minutes for it."""
 SECONDS = 5.0
 """Processor time of a verdict, after which it is stopped and counts as raised."""
 
@@ -132,7 +134,7 @@ def gym(grader: dict[str, Any]) -> tuple[Grade, list[Case]]:
             Case(kind, str(place), text, True, judges and asks in promises) for (kind, asks), text in right.items()
         ]
         made += [Case(kind, str(place), text, False, judges) for kind, text in wrong.items()]
-    made += [Case("hostile text", "0", text, False, judges) for text in HOSTILE]
+    made += [Case("hostile text", "0", text, False, judges) for text in HOSTILE if len(text) < LONG]
     return lambda gold, text: data.score_answer(text, entries[int(gold)]), made
 
 
