@@ -34,11 +34,11 @@ from plumbline.tasks.precheck import HOSTILE
 TABLE: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 HALF = 0.5
 """A reward over this is paid: half of what every grader here pays for a perfect answer."""
-ENTRIES = 8
+ENTRIES = 5
 """Questions of a generated dataset."""
 
-LONG = 100
-"""Characters from which on a hostile text is not tried on a generated dataset: some scorers take minutes for it."""
+HANGS = "1e999999"
+"""SymPy spends over half a minute on it where no signal stops it: hostile texts with it are not tried on datasets."""
 SECONDS = 5.0
 """Processor time of a verdict, after which it is stopped and counts as raised."""
 
@@ -134,7 +134,7 @@ def gym(grader: dict[str, Any]) -> tuple[Grade, list[Case]]:
             Case(kind, str(place), text, True, judges and asks in promises) for (kind, asks), text in right.items()
         ]
         made += [Case(kind, str(place), text, False, judges) for kind, text in wrong.items()]
-    made += [Case("hostile text", "0", text, False, judges) for text in HOSTILE if len(text) < LONG]
+    made += [Case("hostile text", "0", text, False, judges) for text in HOSTILE if HANGS not in text]
     return lambda gold, text: data.score_answer(text, entries[int(gold)]), made
 
 
