@@ -279,7 +279,7 @@ BUDGETS = {
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20
-TESTS = 37_219
+TESTS = 37_260
 """The most code lines of all tests."""
 
 
