@@ -36,18 +36,18 @@ DISTRIBUTION = "plumbline-rl"
 @cache
 def extras() -> dict[str, tuple[str, ...]]:
     """Which modules each extra of the package brings, as its metadata say; nothing where it is not installed."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = {}
     try:
         lines = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
-        return found
+        return {}
     for line in lines:
         name, _, condition = line.partition(";")
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", condition)
         module = re.split(r"[^\w.-]", name)[0].replace("-", "_").lower()
         if extra and extra[1] != "dev" and not name.startswith(DISTRIBUTION):
-            found[extra[1]] = (*found.get(extra[1], ()), module)
-    return found
+            found.setdefault(extra[1].replace("-", "_"), []).append(module)  # metadata write - for its _
+    return {extra: tuple(modules) for extra, modules in found.items()}
 
 
 def own_folders() -> list[str]:

@@ -28,6 +28,11 @@ def finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values[np.isfinite(values)]
 
 
+def height(values: NDArray[np.float64]) -> float:
+    """The largest size among finite values: what is little or much of a series whose scale is not known."""
+    return float(np.abs(values).max())
+
+
 def trend(values: NDArray[np.float64]) -> Trend:
     """The line of least squares through block means (any textbook of regression); t is 0 for fewer than 4 values."""
     values = finite(values)

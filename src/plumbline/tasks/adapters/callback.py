@@ -1,4 +1,4 @@
-"""The checks of `plumbline check` while a trainer of TRL or transformers goes on, as a callback in one line."""
+"""The checks of `plumbline check` while a trainer of TRL or transformers continues, as a callback in one line."""
 
 import logging
 import sys
@@ -33,7 +33,7 @@ class Guest:
     def _safely(self, do: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return do(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever breaks in a guest, the training goes on
+        except Exception as error:  # noqa: BLE001 - whatever breaks in a guest, the training continues
             self.failed = True
             text = "the %s failed and look no more, training continues: %s: %s"
             _log.warning(text, self.what, type(error).__name__, error)
@@ -75,7 +75,7 @@ class CheckCallback(Guest):
         self._read: set[tuple[str, int]] = set()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - transformers'
-        """Take up what was logged before, where training goes on."""
+        """Take up what was logged before, where training continues."""
         self._looked, self.stopped, self._told, self.failed = state.global_step, None, False, False
         if state.is_world_process_zero and self.section.every:
             self._safely(self._begin, args, state, model)

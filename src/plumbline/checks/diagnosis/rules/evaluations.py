@@ -13,7 +13,7 @@ from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import RewardOutcome, outcome
 from plumbline.checks.diagnosis.rules.policy import pairs
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, adapter_rate, highest_rate
-from plumbline.checks.diagnosis.trends import finite, noise_of_mean, order, trend
+from plumbline.checks.diagnosis.trends import finite, height, noise_of_mean, order, trend
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval, direction, mean_interval
@@ -92,7 +92,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         down = order(np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))]))
         best = int(np.argmax(values))
         lost = float(values[best] - values[-1])
-        if down < -sure and lost > max(0.1 * abs(values[best]), LITTLE * _height(values)):
+        if down < -sure and lost > max(0.1 * abs(values[best]), LITTLE * height(values)):
             yield Finding(
                 level="warning",
                 what=f"the training reward rises ({train.first:.3f} to {train.last:.3f}) and eval/{name} falls "
@@ -108,10 +108,6 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
                 ),
                 fix=f"take the checkpoint of step {series.steps[best]}; read completions with the highest rewards",
             )
-
-
-def _height(values: NDArray[np.float64]) -> float:
-    return float(np.abs(values).max())
 
 
 FAR = 0.1
@@ -217,7 +213,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     after = values[found:]
     rose, missing = float(slope * found), start + slope * places[found:] - after
     growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
-    if rose < max(LITTLE * _height(values), 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
+    if rose < max(LITTLE * height(values), 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
         return
     if abs(growth) > 0.25 * slope * len(after) or growth > GROWTH * rose:
         return
@@ -278,7 +274,7 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     rise = float(values[-third:].mean() - values[:third].mean())
     noise = float(np.median(np.abs(np.diff(values))) / 0.6745 / 2**0.5)
     if (
-        noise < STILL_NOISE * _height(values)
+        noise < STILL_NOISE * height(values)
         or abs(rise) > EVAL_NOISE_SURE * noise
         or values.max() - np.median(values) < noise
     ):

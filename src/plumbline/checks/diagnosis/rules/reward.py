@@ -11,7 +11,7 @@ from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import RISES, agree, likely, sums, weights
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
-from plumbline.checks.diagnosis.trends import ends_of, finite, noise_of_mean, trend
+from plumbline.checks.diagnosis.trends import ends_of, finite, height, noise_of_mean, trend
 from plumbline.evaluation.statistics import surely_over
 from plumbline.runs.evaluations import REFERENCE
 
@@ -95,7 +95,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
     }
     if "reward" not in ends or trend(history["reward"].values).t < -2:
         return
-    least = {name: PARTS_OPPOSE_LEAST * float(np.abs(finite(history[name].values)).max()) for name in ends}
+    least = {name: PARTS_OPPOSE_LEAST * height(finite(history[name].values)) for name in ends}
     rising = {name: end for name, end in ends.items() if end[2] > RISES and end[1] - end[0] > least[name]}
     whole, known = "reward" in rising, weights(history)
     rising.pop("reward", None)
@@ -174,7 +174,7 @@ def _unknown(history: History, name: str) -> Finding | None:
     None is allowed for prompts that a function is not for: then it has no number for any of their answers.
     """
     values = [(one, one.parts.get(name)) for one in history.samples]
-    if history.origin == "plumbline":  # where nobody could judge it, another check says so
+    if history.origin == "plumbline":  # `unjudged` says what could not be judged
         lost = [one for one, value in values if value is not None and np.isnan(value)]
     else:
         lost = [one for one, value in values if value is None or np.isnan(value)]

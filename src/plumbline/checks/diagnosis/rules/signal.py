@@ -19,7 +19,7 @@ from plumbline.checks.diagnosis.facts import (
     zeros,
 )
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.trends import finite, runs_of, since
+from plumbline.checks.diagnosis.trends import finite, height, runs_of, since
 
 TINY = 1e-10
 """A gradient or a spread below is none: float32 leaves about 1e-7 of equal rewards times their weights."""
@@ -453,6 +453,6 @@ def _away(series: Series, spread: Series) -> np.ndarray:
         if len(near) < AROUND // 2:
             continue
         middle = float(np.median(near))
-        if middle > SURE * max(float(np.std(near, ddof=1)), LEAST * float(np.abs(values).max())):
+        if middle > SURE * max(float(np.std(near, ddof=1)), LEAST * height(values)):
             found.append(steps[at])
     return np.array(found, dtype=np.int64)
