@@ -38,7 +38,7 @@ def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypat
     (metadata,) = (folder for folder in sent if folder.suffix == ".dist-info")
     (there,) = distributions(path=[str(metadata.parent)], name="plumbline-rl")
     assert {entry.name for entry in there.entry_points.select(group="plumbline.tasks")} == {
-        *("commerce", "forms", "miniwob", "short-answers", "strict-json")
+        *("commerce", "forms", "miniwob", "reasoning_gym", "short-answers", "strict-json", "verifiers")
     }
     image = texts["Containerfile"]
     assert image.startswith("FROM anyscale/ray:")
