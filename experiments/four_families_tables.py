@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from experiments.findings.show import standing
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.statistics import Interval, pooled_interval, t_interval
+from plumbline.evaluation.statistics import Clusters, Interval, pooled_interval, t_interval
 from plumbline.records import Evaluation, Judged
 from plumbline.reports.charts import WIDE, Points, line_chart
 from plumbline.reports.tables import Column, Row, Table
@@ -137,20 +137,25 @@ def matched(after: Mapping[str, float], before: Mapping[str, float]) -> list[flo
     return [after[name] - before[name] for name in after if name in before]
 
 
-def over_seeds(values: Mapping[int, Sequence[float]]) -> Interval | None:
-    """The mean over seeds and examples, with the chance of both; None where there is nothing."""
+def over_seeds(values: Mapping[int, Sequence[float]], clusters: Clusters = None) -> Interval | None:
+    """The mean over seeds and examples, with the chance of both; None where there is nothing.
+
+    Args:
+        values: of each seed, the examples' values [n].
+        clusters: which examples belong together [n]; by default each is alone.
+    """
     if not values or not all(map(len, values.values())):
         return None
     seeds = [float(np.mean(one)) for one in values.values()]
     if len({len(one) for one in values.values()}) > 1:  # an answer could not be judged: examples are not matched
         return pooled_interval([np.concatenate([*map(np.asarray, values.values())])], [seeds])
     means: NDArray[np.float64] = np.mean([*values.values()], axis=0)
-    return pooled_interval([means], [seeds])
+    return pooled_interval([means], [seeds], [clusters])
 
 
-def share(values: Mapping[int, Sequence[float]]) -> Interval | None:
+def share(values: Mapping[int, Sequence[float]], clusters: Clusters = None) -> Interval | None:
     """`over_seeds` of what lies between 0 and 1, and so does the interval."""
-    found = over_seeds(values)
+    found = over_seeds(values, clusters)
     return found and replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 

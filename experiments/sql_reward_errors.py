@@ -39,19 +39,20 @@ SHOWN = 60
 class Tally:
     """What became of the queries of one side."""
 
-    taken: dict[int, int] = field(default_factory=lambda: dict.fromkeys(NUMBERS, 0))
-    """For right, by number of databases."""
-    total: int = 0
+    taken: dict[int, list[bool]] = field(default_factory=lambda: {number: [] for number in NUMBERS})
+    """Whether the reward took each query for right, by number of databases."""
+    golds: list[str] = field(default_factory=list)
+    """The gold query of each: queries that are close to one gold query are alike."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Of those that the reward got wrong on three databases."""
     of_kinds: Counter[str] = field(default_factory=Counter)
     wrong: list[dict[str, str]] = field(default_factory=list)
 
     def add(self, question: SqlQuestion, sql: str, kind: str, taken: Mapping[int, bool], *, right: bool) -> None:
-        self.total += 1
+        self.golds.append(question.sql)
         self.of_kinds[kind] += 1
         for number in NUMBERS:
-            self.taken[number] += taken[number]
+            self.taken[number].append(taken[number])
         if taken[3] != right:
             self.kinds[kind] += 1
             self.wrong.append({"family": question.family.name, "kind": kind, "gold": question.sql, "query": sql})
@@ -115,7 +116,8 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
                 "neighbours": min(fewest["neighbours"], mine),
                 "rewritings": min(fewest["rewritings"], len(same)),
             }
-        print(f"{family.name}: {accepted.taken} of {accepted.total}, {kept.taken} of {kept.total}", flush=True)
+        at_each = [f"{[sum(of.taken[number]) for number in NUMBERS]} of {len(of.golds)}" for of in (accepted, kept)]
+        print(f"{family.name}: {', '.join(at_each)}", flush=True)
     return {
         "gold_queries": gold_queries,
         "fewest_of_a_gold_query": fewest,
@@ -170,14 +172,14 @@ def listed(result: QueryResult, question: SqlQuestion) -> list[tuple[Any, ...]]:
 def row(number: int, accepted: Tally, kept: Tally) -> dict[str, Any]:
     return {
         "databases": number,
-        "false_accepts": share(accepted.taken[number], accepted.total),
-        "false_rejects": share(kept.total - kept.taken[number], kept.total),
+        "false_accepts": share(accepted.taken[number], accepted.golds),
+        "false_rejects": share([not right for right in kept.taken[number]], kept.golds),
     }
 
 
-def share(count: int, total: int) -> dict[str, float]:
-    interval = rate_interval(np.arange(total) < count)
-    return {"count": count, "n": total, "low": interval.low, "high": interval.high}
+def share(flags: Sequence[bool], golds: Sequence[str]) -> dict[str, float]:
+    interval = rate_interval(np.asarray(flags), golds)
+    return {"count": sum(flags), "n": len(flags), "low": interval.low, "high": interval.high}
 
 
 def table(found: Mapping[str, Any]) -> str:
