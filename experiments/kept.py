@@ -227,8 +227,9 @@ def written(page: Page, kept: Sequence[Earned]) -> str:
     text = f"""# {page.title}
 
 Written by `python -m experiments.kept tables`: greedy answers of the model, of which [{page.told_in}]({page.told_in})
-tells, and what the controls and the oracle earn on the same examples. Intervals are of 95 %: over {page.stratum}s, whose
-examples are alike, and with several seeds over these as well. A change is that from the same seed's SFT, example by example.
+tells, and what the controls and the oracle earn on the same examples. Intervals are of 95 %: over {page.stratum}s,
+whose examples are alike, and with several seeds over these as well. A change is that from the same seed's SFT, example
+by example.
 """
     for split in dict.fromkeys(one.split for one in kept if one.stage == "sft"):
         there = [one for one in kept if one.split == split and (one.stage == REFERENCE or one.mode == "greedy")]
@@ -275,7 +276,7 @@ def by_seed(page: Page, split: str, kept: Sequence[Earned]) -> Table:
 
 
 def cells(mine: Mapping[int, Earned], starts: Mapping[int, Earned]) -> list[Interval | None]:
-    """What is right, its change, the reward, its change: over all seeds, the strata (pages, forms) being the clusters."""
+    """What is right, its change, the reward, its change: over all seeds, by strata (pages, forms) as clusters."""
     found: list[Interval | None] = []
     for value in (Earned.successes, Earned.earned):
         after = {seed: value(one) for seed, one in mine.items()}

@@ -321,8 +321,8 @@ class Judged:
     """See `Rollout.cut`."""
 
 
-def clusters_of(rows: Sequence[Judged]) -> list[str] | None:
-    """The cluster of each row; None where each is its own, or all are of one: that is then all that is asked about."""
+def clusters_of(rows: Sequence[Judged | Example]) -> list[str] | None:
+    """The cluster of each row or example; None where each is its own, or all are of one (it alone is asked about)."""
     names = [row.cluster or row.id for row in rows]
     return names if 1 < len(set(names)) < len(names) else None
 

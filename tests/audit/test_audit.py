@@ -56,6 +56,14 @@ def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, said):
     assert said in " ".join(finding.what for finding in found)
 
 
+def test_examples_that_share_a_cluster_count_once():
+    alone, alike = FaultyTask("shape"), FaultyTask("shape")
+    of_each = alone.examples
+    alike.examples = lambda split: [replace(one, cluster=f"{at % 4}") for at, one in enumerate(of_each(split))]
+    assert "control" in {finding.check for finding in audit(alone).findings}
+    assert "control" not in {finding.check for finding in audit(alike).findings}  # four clusters decide nothing
+
+
 def test_a_sound_task_has_no_finding_and_its_figures():
     heard = []
     found = audit(FaultyTask(), progress=lambda *told: heard.append(told))

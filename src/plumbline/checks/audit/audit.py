@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.checks.audit.bench import DAMAGED, Group, ScoringRunner, TooManyTimeoutsError, mean, shown
+from plumbline.checks.audit.bench import DAMAGED, Group, ScoringRunner, TooManyTimeoutsError, mean, scored, shown
 from plumbline.checks.audit.cheats import cheapest_cheat
 from plumbline.checks.audit.checks import checks_for
 from plumbline.checks.audit.elsewhere import elsewhere
@@ -82,7 +82,7 @@ class Audit(Examination[ScoringRunner]):
             "writings": seen.written(),
             "cheat": cheat
             and {
-                "reward": asdict(mean_interval(cheat.rewards)),
+                "reward": asdict(cheat.interval),
                 **{key: getattr(cheat, key) for key in ("rule", "example", "text", "verdicts")},
             },
             "verdicts": self.verdicts,
@@ -221,11 +221,11 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
     for control, found in seen.controls.items():
         split, verdicts = max(found.items(), key=lambda item: mean(item[1]))
         limit = seen.limits.get(control)
-        interval = mean_interval([one.score.total for one in verdicts if one.score is not None])
-        reward, most = f"{interval:.3f}" if interval.n else "-", "" if limit is None else f"{limit:.3f}"
-        earned.add_row(f"control {control} ({split})", str(interval.n), reward, most)
+        of = mean_interval(*scored(verdicts))
+        reward, most = f"{of:.3f}" if of.n else "-", "" if limit is None else f"{limit:.3f}"
+        earned.add_row(f"control {control} ({split})", str(of.n), reward, most)
     if cheat is not None:
-        earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{mean_interval(cheat.rewards):.3f}", "")
+        earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{cheat.interval:.3f}", "")
     rule = [] if cheat is None else [Text(f"cheapest cheat: {shown(cheat.rule, 240)}\n")]
 
     values = _table("parts of the reward", "texts", "least", "most")

@@ -10,7 +10,8 @@ import numpy as np
 
 from plumbline.checks.check import Context
 from plumbline.errors import DataError
-from plumbline.records import Score
+from plumbline.evaluation.statistics import Clusters, Interval
+from plumbline.records import Score, clusters_of
 from plumbline.tasks import Progress
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import Case, Label, judge_case
@@ -71,6 +72,8 @@ class Cheat:
 
     rewards: tuple[float, ...]
     """On examples that were not sought on."""
+    interval: Interval
+    """Of their mean, by the examples' clusters."""
     rule: str
     """The text; what is made of the prompt stands in angle brackets."""
     example: str
@@ -260,6 +263,12 @@ def mean(verdicts: Iterable[CaseVerdict]) -> float:
     """The mean reward of those that have one."""
     rewards = [one.score.total for one in verdicts if one.score is not None]
     return float(np.mean(rewards)) if rewards else 0.0
+
+
+def scored(verdicts: Iterable[CaseVerdict]) -> tuple[list[float], Clusters]:
+    """The totals of those that have a score, and the examples' clusters."""
+    having = [one for one in verdicts if one.score is not None]
+    return [one.reward for one in having], clusters_of([one.case.example for one in having])
 
 
 def ids(verdicts: Sequence[CaseVerdict]) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from plumbline.checks.audit.bench import HANGS, Cheat, ScoringRunner
 from plumbline.checks.audit.texts import as_object, dump
-from plumbline.records import Example
+from plumbline.evaluation.statistics import mean_interval
+from plumbline.records import Example, clusters_of
 from plumbline.seeds import generator
 from plumbline.tasks.precheck import Case
 from plumbline.tasks.task import Control
@@ -86,6 +87,7 @@ def cheapest_cheat(
     return Cheat(
         rule="\n".join(answer),
         rewards=tuple(finals[answer]),
+        interval=mean_interval(finals[answer], clusters_of(measuring)),
         example=measuring[0].id,
         text=text_for(answer, measuring[0]),
         verdicts=search.count,

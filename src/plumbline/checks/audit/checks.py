@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.audit.bench import DAMAGED, HOSTILE, LIMIT, CaseVerdict, ScoringRunner, ids, mean, shown
+from plumbline.checks.audit.bench import DAMAGED, HOSTILE, LIMIT, CaseVerdict, ScoringRunner, ids, mean, scored, shown
 from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.texts import DECIMAL_COMMA
 from plumbline.checks.check import Check, Finding, Level, check
@@ -185,17 +185,17 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
         if name not in seen.limits:  # the general limit is rough, and a small split may lie over it by chance
             split, verdicts = "all splits", [verdict for found in splits.values() for verdict in found]
         reward, limit = mean(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
-        totals = [one.score.total for one in verdicts if one.score is not None]
-        if not surely_over(totals, limit) or reward - seen.floor < EXACT:
+        totals, clusters = scored(verdicts)
+        if not surely_over(totals, limit, clusters) or reward - seen.floor < EXACT:
             continue  # not too high; or it earns what any text does, which is said of the part that pays it
-        interval = mean_interval(totals)
+        of = mean_interval(totals, clusters)
         worth = f"of the {seen.ceiling:.3f} that gold answers earn" if seen.golds else "where gold answers are unknown"
-        what = f"the control {name} earns {interval:.3f} on {split} {worth}, and should earn at most {limit:.3f}: such "
+        what = f"the control {name} earns {of:.3f} on {split} {worth}, and should earn at most {limit:.3f}: such "
         causes = ("form is paid for without content", "few different gold answers")
         yield Finding(
             "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
             what + "answers will be learnt",
-            evidence={"control": name, "split": split, "reward": asdict(interval), "limit": limit},
+            evidence={"control": name, "split": split, "reward": asdict(of), "limit": limit},
             samples=ids(sorted(verdicts, key=lambda one: -one.reward)),
             causes=(*causes, "a verifier that only looks for one"),
             fix="let form take away instead of pay, and measure content; or raise the limit, if it is that of the data",
