@@ -29,7 +29,7 @@ def declared(monkeypatch):
 
 @pytest.fixture
 def gym():
-    return pytest.importorskip("reasoning_gym", reason="pip install '.[reasoning_gym]'")
+    return pytest.importorskip("reasoning_gym", reason="pip install '.[reasoning-gym]'")
 
 
 def opened(name, tmp_path, **options):

@@ -46,7 +46,7 @@ def extras() -> dict[str, tuple[str, ...]]:
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", condition)
         module = re.split(r"[^\w.-]", name)[0].replace("-", "_").lower()
         if extra and extra[1] != "dev" and not name.startswith(DISTRIBUTION):
-            found.setdefault(extra[1].replace("-", "_"), []).append(module)  # metadata write - for its _
+            found.setdefault(extra[1], []).append(module)
     return {extra: tuple(modules) for extra, modules in found.items()}
 
 

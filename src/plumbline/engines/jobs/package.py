@@ -418,7 +418,7 @@ def _containerfile(spec: JobSpec, recipe: Recipe) -> str:
     base = f"anyscale/ray:{installed('ray') or RAY}-slim-py312-cu128"
     if spec.requirements is not None:
         return f"# Packages: requirements in job.yaml.\nFROM {base}\n"
-    named = {one.name for one in recipe.each_task.values()}  # a task's extra has its name
+    named = {one.name.replace("_", "-") for one in recipe.each_task.values()}  # a task's extra has its name
     wanted = ("train", *(extra for extra in extras() if extra in named))
     pins = {name: installed(name) for name in {*BASE, *(one for extra in wanted for one in extras()[extra])}}
     if absent := sorted(name for name, version in pins.items() if version is None):

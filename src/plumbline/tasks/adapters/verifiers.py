@@ -79,7 +79,7 @@ class VerifiersTask(DealtTask):
                 "install the environment's package, and see its configuration class for task.options.args",
             ) from error
         if env is not self._vf.SingleAgentEnv:
-            raise self._refused(f"it has an {env.__name__}, which asks otherwise than once")
+            raise self._refused(f"its {env.__name__} asks otherwise than once")
         self._tasks: dict[str, Any] = {}
 
     def _refused(self, why: str) -> RecipeError:
