@@ -2,7 +2,7 @@
 
     python benchmarks/architectures.py                    # all not yet in the file; 15 minutes on one core
     python benchmarks/architectures.py lfm2 gemma2        # these, again
-    python benchmarks/architectures.py --table            # write the table of docs/architectures.md from the file
+    python benchmarks/architectures.py --table            # write docs/research/architectures.md from the file
 
 A model of each is made, opened, asked for three answers each of two prompts (rows end at different times), scored, and
 given one batch of supervised training; then the same with LoRA, which is saved, opened again and merged. All numbers
@@ -44,8 +44,13 @@ from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling, Trajectory
 
 RESULTS = Path(__file__).with_name("architectures.jsonl")
-PAGE = Path(__file__).parents[1] / "docs" / "architectures.md"
+PAGE = Path(__file__).parents[1] / "docs" / "research" / "architectures.md"
 MARK = "<!-- made by benchmarks/architectures.py -->"
+REFUSED = {
+    "lora_refused": "LoRA on `all-linear` is refused",
+    "merged_refused": "The adapter is not merged into the weights",
+}
+"""What adapters cannot do, by the key of a row that says why."""
 SECONDS = 180
 """Given to one architecture."""
 MOST = 30_000_000
@@ -376,16 +381,41 @@ def cells(row: dict[str, Any]) -> list[str]:
     return [row["architecture"], engine, result, *numbers, "; ".join(notes).replace("|", "/")]
 
 
+def group(row: dict[str, Any]) -> tuple[str, str]:
+    """The result of a row, and how its model is drawn and scored or why it is not: a line of the page."""
+    result = verdict(row)
+    if "sampler" in row:
+        return result, f"{row['decoder']}, {row['scoring']}, {row['head']}"
+    said = row.get("refused") or row.get("crash") or row.get("not_tried", "")
+    if result == "refused":
+        reasons = {"logits differ": "its logits in a batch differ from its own", "it fails here": "a batch fails"}
+        return result, next((why for part, why in reasons.items() if part in said), "it does not open")
+    if result == "not tried":
+        large = "sizes of their own" in said
+        return result, "its parts have sizes of their own" if large else "its tiny config is not valid"
+    return result, said.splitlines()[0].replace("|", "/")
+
+
 def write_table(rows: dict[str, dict[str, Any]]) -> None:
-    """Put the table behind the mark of the page."""
+    """Put the table, a line for each `group`, behind the mark of the page; then what adapters cannot do."""
     counts = Counter(map(verdict, rows.values()))
-    head = ["architecture", "decoder, scoring, head", "result", "sampler", "scorer", "gradient", "reload", "merged", ""]
-    lines = [head, ["---"] * len(head), *(cells(rows[name]) for name in sorted(rows))]
+    numbers = ("sampler", "scorer", "gradient", "merged")
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(rows):
+        groups.setdefault(group(rows[name]), []).append(name)
+    head = ["result", "decoder, scoring, head; or why not", "n", *numbers, "architectures"]
+    lines = [head, ["---"] * len(head)]
+    for (result, how), names_of in sorted(groups.items()):
+        values = [[rows[name][key] for name in names_of if key in rows[name]] for key in numbers]
+        largest_of = [f"{max(found):.0e}" if found else "" for found in values]
+        lines.append([result, how, str(len(names_of)), *largest_of, "; ".join(names_of)])
     said = f"transformers {transformers.__version__}, torch {torch.__version__}: "
     said += ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    page, _, _ = PAGE.read_text().partition(MARK)
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    PAGE.write_text(f"{page}{MARK}\n\n{said}.\n\n{table}\n")
+    without = {key: "; ".join(name for name in sorted(rows) if key in rows[name]) for key in REFUSED}
+    adapters = "\n".join(f"- {REFUSED[key]}: {found}." for key, found in without.items() if found)
+    page, _, _ = PAGE.read_text().partition(MARK)
+    PAGE.write_text(f"{page}{MARK}\n\n{said}. Figures are the largest of a line.\n\n{table}\n\n{adapters}\n")
 
 
 def main() -> None:
@@ -393,7 +423,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="architectures to measure again")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--table", action="store_true", help="write the table of docs/architectures.md")
+    parser.add_argument("--table", action="store_true", help="write the table of docs/research/architectures.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()

@@ -1,7 +1,7 @@
 """What a step of RL costs: measured on a grid, fitted, held to points that were left out, and extrapolated.
 
     python benchmarks/cost.py measure [--device cuda] [--out POINTS.jsonl]   # 3 minutes on two cores
-    python benchmarks/cost.py fit                                               # the tables of docs/scale.md
+    python benchmarks/cost.py fit                                               # as in docs/research/benchmarks.md
     python benchmarks/cost.py extrapolate
 
 A step of g devices, each with a share of the answers, takes

@@ -5,7 +5,7 @@
     python -m experiments.four_families run extraction --only masked masked-just --seconds 900 --n 150
     python -m experiments.four_families run forms --seeds 0
     python -m experiments.four_families long --seeds 0 1 2                  # one tiny flow, 2,000 steps of GRPO
-    python -m experiments.four_families tables                              # docs/four-families-*.md
+    python -m experiments.four_families tables                              # into experiments/four-families/tables/
 
 The arms are data: four_families.yaml says what they set over four-families/. An arm begins with its family's
 SFT model of the same seed, which is trained first where it is not there. What is finished is not done again; a run that
@@ -91,7 +91,7 @@ def main(words: Sequence[str] | None = None) -> None:
         one.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
         one.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of every recipe")
     tables = commands.add_parser("tables", help="write the tables from what the runs recorded")
-    tables.add_argument("--out", type=Path, default=HERE.parent / "docs", help="a folder")
+    tables.add_argument("--out", type=Path, default=HERE / "four-families" / "tables", help="a folder")
     for one in (run, long, tables):
         one.add_argument("--runs", type=Path, default=Path("runs/four-families"))
     given = parser.parse_args(words)

@@ -26,8 +26,9 @@ RIGHT: Mapping[str, tuple[str, Callable[[Judged], float]]] = {
 }
 """What a task counts beside its reward, and of which row it is true."""
 INTRODUCTION = """Written by `python -m experiments.four_families tables` from the runs' records. What is asked, by
-which law and under which budget: [four-families.md](four-families.md). Intervals are of 95 %: over examples, and with
-several seeds over these as well. An arm that is not here has not been run."""
+which sampling distribution and under which budget: [four-families.md](../../../docs/research/four-families.md).
+Intervals are of 95 %: over examples, and with several seeds over these as well. An arm that is not here has not been
+run."""
 REWARD = ("reward", lambda row: row.reward)
 LAWS = {"": "", "-by-start": ", sampled as its start"}
 """By which law an arm was evaluated, where it has one of its own: the modes' suffix, and how the tables say it."""

@@ -5,8 +5,10 @@ import yaml
 
 from experiments.findings import __main__ as command
 from experiments.findings import arms, measured
+from experiments.findings.show import figure
 from plumbline.algorithms import ALGORITHMS
 from plumbline.recipe import load
+from plumbline.storage import read_json
 
 DECLARED = yaml.safe_load((command.HERE / "findings.yaml").read_text(encoding="utf-8"))
 
@@ -36,6 +38,13 @@ def test_what_needs_no_model_is_a_function():
     names = [one["measured"] for one in command.declarations().values() if "measured" in one]
     assert names
     assert all(callable(getattr(measured, name)) for name in names)
+
+
+@pytest.mark.parametrize("path", sorted(command.RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_stored_result_is_drawn_as_a_figure_of_the_page(path):
+    page = command.FIGURES.with_suffix(".md").read_text(encoding="utf-8")
+    assert f"](findings/{path.stem}.svg)" in page
+    assert figure(read_json(path)).startswith("<svg xmlns=")
 
 
 def test_the_log_s_binomial_chance():

@@ -6,7 +6,7 @@
     python -m experiments.findings schedule --real       # with SmolLM2-135M (`plumbline get smollm2-135m`): hours
 
 The findings are data (findings.yaml); what needs no model is a function in measured.py. Results are written beside,
-into results/, and figures into docs/findings/; docs/findings.md says what they come to.
+into results/, and figures into docs/research/findings/; docs/research/findings.md says what they come to.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from plumbline.errors import PlumblineError
 from plumbline.storage import read_json, write_json, write_text
 
 HERE = Path(__file__).parent
-RESULTS, FIGURES = HERE / "results", HERE.parents[1] / "docs" / "findings"
+RESULTS, FIGURES = HERE / "results", HERE.parents[1] / "docs" / "research" / "findings"
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -58,7 +58,7 @@ def figure(found: Mapping[str, Any]) -> str:
             Points(one["steps"], [t_interval(seeds) for seeds in zip(*one["values"], strict=True)], STYLES[at % 4], arm)
             for at, (arm, one) in enumerate(found["curves"].items())
         ]
-        return standing(line_chart(layers, label=label, size=CURVES, x_title=found.get("x_title", "step")))
+        return standing(line_chart(layers, label=label, size=CURVES))
     return standing(dots(found, label))
 
 

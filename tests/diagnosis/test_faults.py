@@ -1,4 +1,4 @@
-"""docs/faults.md says what catches what: that it names every check, no other, and tests that are there."""
+"""docs/research/faults.md says what catches what: that it names every check, no other, and tests that are there."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from plumbline.checks import catalogue
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "research" / "faults.md").read_text(encoding="utf-8")
 TABLES = PAGE[PAGE.index("## The failures") :]
 SAID = re.compile(r"\b(before|audit|live|after) ((?:`[a-z0-9-]+`(?: \([^)]*\))?(?:, | and )?)+)")
 

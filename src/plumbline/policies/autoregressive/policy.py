@@ -174,7 +174,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             if reason:  # its answers would be of another distribution than its forward pass has
                 raise ModelError(
                     f"a model of type {self.model.config.model_type} {what}: {reason}",
-                    "use a model of another architecture (docs/architectures.md lists what was tried)",
+                    "use a model of another architecture (docs/research/architectures.md lists what was tried)",
                 )
         if section.decoder == "lean" and not self._abilities.lean:
             raise ModelError(

@@ -75,7 +75,8 @@ ENOUGH = 20
 """Steps, below which nobody expects anything."""
 FULL, ADAPTERS = (1e-6, 5e-6), (1e-5, 1e-4)
 """Rates of RL that papers and logs report for all weights (TRL's default 1e-6, one team's 2e-6 and 5e-6), and
-for adapters: about ten times as high (Schulman et al. 2025, "LoRA Without Regret"; docs/grpo-on-real-models.md)."""
+for adapters: about ten times as high (Schulman et al. 2025, "LoRA Without Regret";
+docs/research/grpo-on-real-models.md)."""
 FAR_OFF = 10.0
 """Times under the usual rates, from which a rate is too low by itself."""
 
