@@ -89,7 +89,7 @@ H100 = Device(
     products=780e12,  # measured, bfloat16 (benchmarks/real.py --device cuda)
     reading=3.0e12,  # measured there
     link=50e9,  # 400 Gb/s a device, as such nodes are sold
-    verdicts=16 * 150.0,  # 16 cores, 150 a core: the slowest of commerce's rewards (docs/commerce-sql_qa.md)
+    verdicts=16 * 150.0,  # 16 cores, 150 a core: the slowest of commerce's rewards (docs/research/commerce.md)
     drawing=(1.5, 2.3e-4, 2.0),  # b: 7.0 ms a step of 30 layers, measured there; a and c are assumed
     learning=(
         2.5,

@@ -1,4 +1,4 @@
-"""The figures of docs/formfactory.md: how gold values were resolved, and what the oracle and the controls earn.
+"""The figures of docs/research/forms.md: how gold values were resolved, and what the oracle and the controls earn.
 
 python -m benchmarks.formfactory_figures DIR            # a checkout of the benchmark
 """

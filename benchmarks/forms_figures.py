@@ -1,6 +1,6 @@
 """The figures of the documentation: what the oracle, the controls and padded plans earn, split by split, form by form.
 
-python -m benchmarks.forms_figures            # the tables of docs/forms-task.md
+python -m benchmarks.forms_figures            # the tables of docs/research/forms.md
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The four jobs before and after, as the runs of commerce-smollm2 left them: the tables of docs/commerce-smollm2.md.
+"""The four jobs before and after, as the runs of commerce-smollm2 left them: the tables of docs/research/commerce.md.
 
 plumbline run commerce-smollm2 --set seed=1 --out runs/commerce-smollm2-1      # and so on
 python experiments/commerce_mixture.py runs/commerce-smollm2 runs/commerce-smollm2-1 runs/commerce-smollm2-control \\

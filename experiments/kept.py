@@ -2,7 +2,7 @@
 
     plumbline run miniwob-smollm2 --set seed=1 --out runs/miniwob-smollm2-seed1
     python -m experiments.kept record runs/miniwob-smollm2-seed1
-    python -m experiments.kept tables                              # docs/miniwob-pages.md, docs/forms-seeds.md
+    python -m experiments.kept tables                              # kept_rewards/miniwob-pages.md, forms-seeds.md
 
 A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without), and its recipe is the arm's but for
 the seed, how its weights are held and what changes no result. A table has the seeds of an arm together, each alone, and
@@ -47,9 +47,9 @@ class Arm:
 class Page:
     """A document of tables, of one task.
 
-    Fields: its file in docs/, its title, where to read of it, the part of the score that says that an answer is right,
-    what that is called, what a stratum is, and the arms, which are the first one's recipe with what they set over it;
-    all start from the first's SFT.
+    Fields: its file in kept_rewards/, its title, the page of docs/research/ that describes it, the part of the score
+    that says that an answer is right, what that is called, what a stratum is, and the arms, which are the first one's
+    recipe with what they set over it; all start from the first's SFT.
     """
 
     file: str
@@ -77,7 +77,7 @@ PAGES = {
     "forms": Page(
         "forms-seeds.md",
         "Forms never seen, by seed and by form",
-        "forms-smollm2.md",
+        "forms-results.md",
         *("exact", "exact form", "form"),
         {
             "forms-smollm2": Arm(),
@@ -127,7 +127,7 @@ def main() -> None:
     record = commands.add_parser("record", help="keep what the answers of runs earned")
     record.add_argument("runs", type=Path, nargs="+")
     tables = commands.add_parser("tables", help="write the pages of tables, of what is kept")
-    tables.add_argument("--out", type=Path, default=HERE.parent / "docs", help="a folder")
+    tables.add_argument("--out", type=Path, default=REWARDS, help="a folder")
     given = parser.parse_args()
     try:
         for folder in given.runs if given.command == "record" else ():
@@ -226,10 +226,10 @@ def written(page: Page, kept: Sequence[Earned]) -> str:
         raise DataError(f"the runs are of several rubrics: {', '.join(sorted(rubrics))}", "record runs of one")
     text = f"""# {page.title}
 
-Written by `python -m experiments.kept tables`: greedy answers of the model, of which [{page.told_in}]({page.told_in})
-tells, and what the controls and the oracle earn on the same examples. Intervals are of 95 %: over {page.stratum}s,
-whose examples are alike, and with several seeds over these as well. A change is that from the same seed's SFT, example
-by example.
+Written by `python -m experiments.kept tables`: greedy answers of the model of
+[{page.told_in}](../../docs/research/{page.told_in}), and what the controls and the oracle earn on the same examples.
+Intervals are of 95 %: over {page.stratum}s, whose examples are alike, and with several seeds over these as well. A
+change is that from the same seed's SFT, example by example.
 """
     for split in dict.fromkeys(one.split for one in kept if one.stage == "sft"):
         there = [one for one in kept if one.split == split and (one.stage == REFERENCE or one.mode == "greedy")]

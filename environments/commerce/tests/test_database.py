@@ -920,12 +920,14 @@ def test_draws_are_those_of_their_seed_and_name(seed: int) -> None:
 
 
 def test_the_document_shows_this_database(figures: list[describe.Figure], rows: Rows) -> None:
-    """The table and the reviews of docs/commerce-data.md are those of seed 42."""
-    text = (Path(__file__).parents[1] / "docs" / "commerce-data.md").read_text(encoding="utf-8")
+    """The tables and the reviews of shop_42.md and of docs/research/commerce-data.md are those of seed 42."""
+    text = (Path(__file__).parent / "shop_42.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "research" / "commerce-data.md").read_text(encoding="utf-8")
     shown = [json.loads(line) for line in text.splitlines() if line.startswith('{"product_category"')]
     assert len(shown) == 10
     for review in shown:
         assert any(all(row[name] == value for name, value in review.items()) for row in rows), review
     table = dict(re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", text, re.M))
-    for figure in figures:
-        assert table[figure.name] == describe.written(figure.measured, figure.unit)
+    assert {row.name: describe.written(row.measured, row.unit) for row in figures}.items() <= table.items()
+    chosen = re.findall(r'^(?:\| .* (?:%|days|stars|characters) \||\{"product_category".*)$', page, re.M)
+    assert len({*chosen} & {*text.splitlines()}) == len(chosen) == 11

@@ -296,7 +296,7 @@ def test_a_long_text_takes_little_time_and_its_span_fits():
 
 
 def test_the_rules_agree_with_the_latent_gold_of_the_synthetic_shop(commerce_folder, imported):
-    """Bounds far below what docs/commerce-data.md has."""
+    """Bounds far below what docs/research/commerce-data.md has."""
     columns = ", ".join(LABELS)
     pairs = list(zip(table(imported[0], "orders_enriched", columns),
                      table(commerce_folder / "commerce.db", "orders_enriched", columns), strict=True))  # fmt: skip

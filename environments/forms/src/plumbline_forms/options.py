@@ -52,7 +52,7 @@ class FormsOptions(Section):
     """Options of the forms task; all but the executor and the rubric decide the examples."""
 
     suite: Literal["own", "formfactory"] = "own"
-    """own: Plumbline's forms. formfactory: those of a checkout of the public benchmark (docs/formfactory.md)."""
+    """own: Plumbline's forms. formfactory: those of a checkout of the public benchmark (docs/research/forms.md)."""
     path: str | None = None
     """formfactory: the folder of the checkout."""
     splits: Literal["test-only", "80-10-10"] = "test-only"
