@@ -51,7 +51,7 @@ def run(
         recipe: a file, the name of a bundled recipe, its keys as a mapping, or what `load_recipe` gave. In a mapping a
             scoring function of the task jsonl may be given itself.
         overrides: `a.b=value` each, for a file or a name.
-        out: the run directory, or an address (docs/remote.md); None is NAME, after the recipe, in `run.folder`.
+        out: the run directory, or an address (docs/cluster.md); None is NAME, after the recipe, in `run.folder`.
         resume: go on with a run that was stopped.
         quiet: show no progress on standard error.
         trust_code: run code that a recipe's file names (as `module:name`) and that `overrides` do not.

@@ -17,7 +17,7 @@ from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection, load, parse
 from tests.training.toy_runs import train_toy
 
-PAGE = (Path(__file__).parents[2] / "docs" / "algorithms.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "algorithms.md").read_text(encoding="utf-8")
 ROWS = {
     cells[0].strip("|` "): [cell.strip(" |") for cell in cells]
     for line in PAGE.splitlines()

@@ -27,7 +27,7 @@ def checks(*moments):
 def test_the_page_names_every_check_and_no_other():
     assert named("live", "after") == checks("during", "after")
     assert named("live") - checks("during") == set()
-    table = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
     wanted = checks("during", "after")
     assert [name for name in wanted if not re.search(rf"^\| {name}( \(note\))? \|", table, re.MULTILINE)] == []
 

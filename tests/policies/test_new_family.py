@@ -20,7 +20,7 @@ from plumbline.training.pipeline import run_recipe
 from tests.toy import ToyTask
 from tests.training.toy_runs import train_toy
 
-GUIDE = Path(__file__).parents[2] / "docs" / "new-family.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ from plumbline.storage import clear_os_errors
 IN_FLIGHT = 256  # answers that are asked for at once
 RESTARTS = 5  # so often a run starts its own server again
 BARREN = 3  # after so many attempts in a row without any answer the run gives up
-GIVEN = "its log, start it with VLLM_SERVER_DEV_MODE=1 (see docs/vllm.md)"
+GIVEN = "its log, start it with VLLM_SERVER_DEV_MODE=1 (see docs/cluster.md)"
 PREFIX = "plumbline-"  # what the names of versions begin with, and the folders of weights for a server
 MODULE = "vllm.entrypoints.openai.api_server"
 PINNED = "0.32"  # its interfaces are used; they changed at 0.28 and again after 0.31
@@ -407,7 +407,7 @@ def interpreter(python: str | None) -> str:
     if absent:
         raise EngineError(
             f"{python} has no {root}",
-            f"install vLLM {PINNED} in an environment of its own (docs/vllm.md) and name its interpreter in "
+            f"install vLLM {PINNED} in an environment of its own (docs/cluster.md) and name its interpreter in "
             f"engine.python or in {PYTHON}, or give engine.address",
         )
     return python

@@ -236,4 +236,4 @@ def _check(answer: Any) -> None:
         cause = f"{answer.url} answered {answer.status_code}: {answer.text[:300]}"
         if answer.status_code >= 500 or answer.status_code in AGAIN:
             raise ServerLostError(cause)
-        raise EngineError(cause, "see docs/vllm.md")
+        raise EngineError(cause, "see docs/cluster.md")

@@ -60,7 +60,7 @@ def options_of(family: str) -> FamilyOptions:
     lacking = "open(section, source, seed)" if not hasattr(policy, "open") else "options (a FamilyOptions)"
     if not hasattr(policy, "open") or not isinstance(getattr(policy, "options", None), FamilyOptions):
         raise RecipeError(
-            f"{family} is no policy family: it has no {lacking}", "see docs/new-family.md for what a family has"
+            f"{family} is no policy family: it has no {lacking}", "see docs/architecture.md for what a family has"
         )
     options: FamilyOptions = policy.options
     return options

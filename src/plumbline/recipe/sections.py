@@ -300,7 +300,7 @@ class RlSection(Section):
     seconds: Budget = None
     """As in SFT: of drawing, judging and updating; evaluations and other processes are not in it."""
     algorithm: SerializeAsAny[Algorithm] = Grpo()
-    """A name, or {name: ..., its options} (see `plumbline.algorithms` and docs/algorithms.md)."""
+    """A name, or {name: ..., its options} (see `plumbline.algorithms` and docs/reference/algorithms.md)."""
     prompts_per_step: PositiveInt = 4
     resample: Annotated[int, Field(ge=0, le=16)] = 0
     """Rounds of further prompts that replace groups without a signal (dynamic sampling, as in DAPO). The bias: prompts

@@ -84,7 +84,7 @@ def checked(address: str) -> str:
         raise RecipeError(
             f"the address {scheme}://...@{rest.partition('@')[2]} holds a user or a password, which would stand in "
             "every record of the run",
-            "leave them out, and give them by the environment or fsspec's configuration (docs/remote.md)",
+            "leave them out, and give them by the environment or fsspec's configuration (docs/cluster.md)",
         )
     if not rest or ".." in rest.split("/"):
         raise RecipeError(f"{address} is no address of a folder", "write it as scheme://place/folder")
@@ -255,7 +255,7 @@ class Store:
                 raise
             raise StorageError(
                 f"cannot {what} at {self.address}: {one_line(error) or type(error).__name__}",
-                "check the address, the network, and what the store is told about you (docs/remote.md)",
+                "check the address, the network, and what the store is told about you (docs/cluster.md)",
             ) from error
 
 
@@ -293,7 +293,7 @@ def parse_manifest(content: bytes, name: str) -> Files:
     if version != VERSION:
         raise DataError(f"{name} is of version {version}, and this Plumbline reads {VERSION}", "use a newer Plumbline")
     if not whole:
-        raise DataError(f"{name} is damaged: it is no list of files", "see docs/remote.md on what to do")
+        raise DataError(f"{name} is damaged: it is no list of files", "see docs/cluster.md on what to do")
     for path in files:
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\\" in path:
@@ -352,7 +352,7 @@ def _way_back(store: Store, files: Files, path: str) -> str:
     if (found := CHECKPOINT.match(path)) is None:
         return (
             "restore that object from the store's older versions; or, where the run's working folder still is, remove "
-            "the object and --resume there, which writes it again (docs/remote.md)"
+            "the object and --resume there, which writes it again (docs/cluster.md)"
         )
     stage, step = found[1], int(found[2])
     before = max((one for one in _contents(files)[1].get(stage, ()) if one < step), default=None)

@@ -38,7 +38,7 @@ from plumbline.training.update import Credit, Update, credit, smoothed_ratio, up
 def step_metrics(
     drawn: StepRollouts, update: Update, section: RlSection, step: int, tasks: Collection[str]
 ) -> dict[str, float | int | None]:
-    """The metrics of one step, under the names that the field uses (docs/metrics.md says what each means)."""
+    """The metrics of one step, under the names that the field uses (docs/reference/metrics.md says what each means)."""
     groups = drawn.groups
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     logprobs = np.concatenate([turn.logprobs for rollout in rollouts for turn in rollout.turns])

@@ -151,7 +151,7 @@ class Arrivals:
                 raise EngineError(
                     "new weights were handed over, and the server still samples with older weights: of the learner's "
                     f"change of the probe's log-probabilities it made {found.share:.2f} +- {found.bound:.2f}",
-                    "use the version of vLLM that docs/vllm.md names, or another engine.publish",
+                    "use the version of vLLM that docs/cluster.md names, or another engine.publish",
                 )
             if found.share - found.bound > due / 2:
                 anchor = now  # what follows is told from this version
