@@ -14,7 +14,7 @@ NONZERO, REWARD = "nonzero_rate", "mean_reward"
 #
 # The figures of an evaluation: nonzero rate, mean reward and what the task puts first; whole, and by what it names.
 #
-# Every figure is a mean over examples. What is only ever 0 or 1 has Wilson's interval, all else the bootstrap's.
+# Every figure is a mean over examples. What is only ever 0 or 1 has Wilson's interval, all else Student's.
 
 TITLES = {NONZERO: "Nonzero rate", REWARD: "Mean reward"}
 ACCURACY, RIGHT = "accuracy", "all_right_rate"

@@ -4,6 +4,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,12 @@ def curves(view: RunView) -> tuple[ChartFigure | None, list[Group]]:
     rows = _trained(view.metrics.get("rl", []))
     reward = _reward(view, rows) if rows or view.inside() else None
     return reward, [group for group in _groups(view, rows) if group[2]]
+
+
+def first_curve(view: RunView) -> ChartFigure | None:
+    """The curve of the reward for half of a screen; None where nothing was trained."""
+    whole = curves(view)[0]
+    return whole and replace(whole, chart=whole.narrow or whole.chart, narrow="")
 
 
 def _groups(view: RunView, rows: Rows) -> Iterator[Group]:
@@ -309,11 +316,13 @@ def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
 
 
 def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
-    """How many answers only the lenient reading pays, before and after, and of how many; None without both readings."""
+    """How many answers only the lenient reading pays, before and after, and of how many; None where there is none."""
     evaluations = [view.evaluations[key] for key in view.headline_keys]
     if not all(map(comparisons.has_both, evaluations)):
         return None
     counts = [rescued(evaluation.rows, evaluation.form) for evaluation in evaluations]
+    if not any(one.earning for one in counts):
+        return None
     under = f"of {numbers.count(counts[-1].n)} answers earn something leniently and 0 strictly"
     right = [numbers.count(one.right) for one in counts if one.right is not None]
     if len(right) == len(counts):

@@ -55,7 +55,10 @@ def _files(view: RunView) -> dict[str, str]:
 
 def html_report(view: RunView, said: Verdict) -> str:
     """The HTML file; of several tasks with sections for each. A section with nothing to say is left out."""
-    made = [section("top", "", view=view, said=said)]
+    made = [
+        section("top", "", view=view, said=said),
+        section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
+    ]
     for one in view.tasks or [view]:
         headings = {
             "results": "Before and after",
@@ -72,7 +75,6 @@ def html_report(view: RunView, said: Verdict) -> str:
     if view.tasks:
         made.append(section("curves", "Curves", view=view))
     made += [
-        section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
         PageSection("watch", "Watch rules", watch(view).to_html() if view.watched else ""),
         section("next", "What to do next", "facts", pairs=sections.next_facts(view)),
         section("cost", "Time and tokens", view=view),
