@@ -245,8 +245,29 @@ def test_recipe_lists_prints_and_overrides(plumbline):
     code, out, _ = plumbline("recipe")
     assert code == 0
     assert "commerce-demo" in out
+    assert "\nForms and pages\n" in out
+    assert "commerce-demo-control" not in out
+    assert "commerce-demo-control" in plumbline("recipe", "--all")[1]
+    assert len(json.loads(plumbline("recipe", "--all", "--json")[1])) > len(
+        json.loads(plumbline("recipe", "--json")[1])
+    )
     code, out, _ = plumbline("recipe", "commerce-tiny", "--set", "rl.steps=7")
     assert "steps: 7" in out
+    assert out.startswith("# yaml-language-server: $schema=recipe.schema.json\n")
+    code, out, _ = plumbline("recipe", "commerce-tiny", "--commented")
+    assert "# Answers to each prompt" in out
+
+
+def test_the_schema_of_recipes_is_written_where_nothing_else_is(plumbline, tmp_path):
+    file = tmp_path / "recipe.schema.json"
+    for _ in range(2):
+        assert plumbline("recipe", "--schema", "--out", file)[0] == 0
+    assert json.loads(file.read_text()) == json.loads(plumbline("recipe", "--schema")[1])
+    file.write_text('{"mine": 1}')
+    code, _, err = plumbline("recipe", "--schema", "--out", file)
+    assert (code, file.read_text()) == (1, '{"mine": 1}')
+    assert "is no schema of Plumbline's" in err
+    assert plumbline("recipe", "--out", file)[0] == 1
 
 
 def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp_path, tiny_folder):
@@ -289,7 +310,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     }
     assert flags == {
         "check": ["--completions", "--json", "--set", "--trust-code", "--verbose"],
-        "recipe": ["--json", "--set"],
+        "recipe": ["--all", "--commented", "--json", "--out", "--schema", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
         "get": ["--json", "--out"],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],

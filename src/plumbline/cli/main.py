@@ -89,8 +89,8 @@ def _options(
 
 
 @app.command(
-    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --set rl.steps=50`; "
-    "`plumbline recipe diff mine.yaml runs/mine/recipe.yaml`"
+    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --commented`; "
+    "`plumbline recipe --schema --out recipe.schema.json`; `plumbline recipe diff mine.yaml runs/mine/recipe.yaml`"
 )
 def recipe(
     words: Annotated[
@@ -98,22 +98,45 @@ def recipe(
         typer.Argument(metavar="[RECIPE | diff A B]", help="A path or a name; none lists them; diff compares two."),
     ] = None,
     overrides: take.Overrides = None,
+    every: Annotated[bool, typer.Option("--all", help="List all: controls and logs repeated, too.")] = False,
+    comments: Annotated[bool, typer.Option("--commented", help="Say above each key what it means.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of recipes, for editors.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what --schema prints to a file.")] = None,
     as_json: take.Json = False,
 ) -> None:
     """Print a recipe with every key, defaults included; without a name, list the recipes.
 
     `diff A B` prints what differs between two, a line a key: the key, its value in A, its value in B. One word is
-    always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`.
+    always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`. The first line of a
+    printed recipe tells editors where the schema is: recipe.schema.json, beside the recipe.
     """
-    from plumbline.recipe import descriptions, difference_lines, differing, load, load_two, unread
+    from plumbline.recipe import descriptions, difference_lines, differing, grouped, listing, load, load_two, unread
 
     given, overrides = words or [], overrides or []
-    if not given:
-        listed = descriptions()
-        print_json(listed) if as_json else print("\n".join(f"{name:28} {said}" for name, said in listed.items()))
+    if schema:
+        from plumbline.recipe import keys
+        from plumbline.storage import write_json
+
+        if out is None:
+            print_json(keys.schema())
+            return
+        claims.check_file(out, "schema", keys.is_schema)
+        write_json(out, keys.schema())
+        print(out)
+    elif out is not None:
+        raise RecipeError("--out is where --schema goes", f"write plumbline recipe --schema --out {out}")
+    elif not given:
+        said = descriptions()
+        shown = [*said] if every else [name for names in grouped().values() for name in names]
+        print_json({name: said[name] for name in shown}) if as_json else print_text(listing(every))
     elif len(given) == 1:
+        from plumbline.recipe.keys import EDITOR_LINE, commented
+
         resolved = load(given[0], overrides)
-        print_json(resolved.plain()) if as_json else print(resolved.to_yaml(), end="")
+        if as_json:
+            print_json(resolved.plain())
+        else:
+            print_text(commented(resolved) if comments else EDITOR_LINE + resolved.to_yaml())
         if unread(family := resolved.model.family):
             print(f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr)
     else:

@@ -35,6 +35,7 @@ class JsonlOptions(Section):
     val: str | float = 0.1
     """A file of its own, or a share of the prompts of `train`, which are then held out."""
     test: str | float = 0.1
+    """As `val`; what a run reports at its end."""
     seed: int = 0
     """Of the shares: which prompts are held out."""
     prompt: str = "prompt"
