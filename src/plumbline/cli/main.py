@@ -50,6 +50,8 @@ DRY_RUN = (
     "Train nothing and write nothing: print what would be done, what is missing, the prompts, and what is wrong (then "
     "the exit status is 1)."
 )
+ROWS = "Rows: JSON lines, CSV, Parquet, or a data set OWNER/NAME[/CONFIG][:SPLIT] of the Hugging Face hub."
+FROM_SCRIPT = "A script that trains with TRL. It is read and never run: model, data, rewards and settings come from it."
 VARY = "Values to try; several: all combinations."
 SEEDS = "Run each with these seeds: means and intervals over them, and a report."
 SWEEP_FOLDER = "Where the runs go; by default runs/NAME-sweep, after the recipe."
@@ -175,6 +177,36 @@ def run(
         print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
     else:
         print_tables(run_summary(finished), wrap=False)
+
+
+@app.command(
+    epilog="Examples: `plumbline init --model Qwen/Qwen3-0.6B --data rows.jsonl --reward my_rewards:accuracy` · "
+    "`plumbline init --model Qwen/Qwen3-0.6B --data openai/gsm8k/main --reward my_rewards:accuracy,my_rewards:form` · "
+    "`plumbline init --from train_grpo.py --trust-code`"
+)
+def init(
+    model: Annotated[str | None, typer.Option(help="A model directory, GGUF file or hub name.")] = None,
+    data: Annotated[str | None, typer.Option(help=ROWS)] = None,
+    reward: Annotated[
+        str | None, typer.Option(metavar="MODULE:FUNCTION[,...]", help="Reward functions, as in TRL or of one answer.")
+    ] = None,
+    script: Annotated[Path | None, typer.Option("--from", metavar="SCRIPT", help=FROM_SCRIPT)] = None,
+    prompt: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the prompt.")] = None,
+    gold: Annotated[
+        str | None, typer.Option(metavar="COLUMN|TEMPLATE", help="The reference answer, such as '#### {answer}'.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The recipe; a file that is there is left alone.")] = Path(
+        "recipe.yaml"
+    ),
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+) -> None:
+    """Write a first recipe for your model, rows and reward function, and say what is in the rows and what they earn.
+
+    The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no model is loaded.
+    """
+    from plumbline.tasks.jsonl.start import start, started
+
+    print_text("".join(f"{line}\n" for line in start(started(model, data, reward, script, out, prompt, gold))))
 
 
 @app.command(
