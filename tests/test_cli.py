@@ -258,6 +258,22 @@ def test_recipe_lists_prints_and_overrides(plumbline):
     assert "# Answers to each prompt" in out
 
 
+def test_init_writes_a_recipe_once_and_run_names_the_command_where_rows_stand_for_one(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_jsonl(tmp_path / "rows.jsonl", [{"question": f"{n}?", "answer": str(n)} for n in range(30)])
+    (tmp_path / "rewards_of_init.py").write_text("def right(completion, answer):\n    return completion == answer\n")
+    code, _, err = plumbline("run", "rows.jsonl")
+    assert (code, "plumbline init --model MODEL --data rows.jsonl --reward" in err) == (1, True)
+    command = ("init", "--model", "m", "--data", "rows.jsonl", "--reward", "rewards_of_init:right")
+    code, out, _ = plumbline(*command)
+    assert code == 0
+    assert out.endswith("Train:  plumbline run recipe.yaml --trust-code\n")
+    assert "  steps: 200" in (tmp_path / "recipe.yaml").read_text()
+    code, _, err = plumbline(*command)
+    assert (code, "recipe.yaml is there already; it was not touched" in err) == (1, True)
+
+
 def test_the_schema_of_recipes_is_written_where_nothing_else_is(plumbline, tmp_path):
     file = tmp_path / "recipe.schema.json"
     for _ in range(2):

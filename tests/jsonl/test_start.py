@@ -19,9 +19,13 @@ def accuracy(completions, answer, **kwargs):
 def form(completions, **kwargs):
     return [0.5 * ("####" in text) for text in completions]
 def picky(completions, **kwargs):
-    return [float(text == "nobody writes this") for text in completions]
+    return [float(text == "never written") for text in completions]
 def score(completion, answer):
     return float(completion.strip() == answer)
+def named(completion, answer):
+    return {"right": float(completion.strip() == answer), "brief": float(len(completion) < 4)}
+def broken(completion):
+    return completion["x"]
 """
 
 
@@ -70,6 +74,15 @@ def test_a_label_that_no_known_form_makes_right_is_said_with_a_template_to_write
     assert values["task"]["options"]["range"] == {"picky": [0, 1]}
     assert "the column answer earns nothing as an answer and looks like a label" in said
     assert "    # gold: '#### {answer}'  # answer alone earns nothing" in text
+
+
+def test_parts_that_a_function_names_get_weights_and_one_that_fails_is_said_to(place):
+    _, values, _ = begin(place, "named")
+    assert values["task"]["options"]["weights"] == {"right": 1, "brief": 1}
+    assert values["task"]["options"]["gold"] == "answer"
+    said, values, _ = begin(place, "broken", "broken.yaml")
+    assert "not ready: judging the control blank" in said
+    assert "label" not in said.split("\n")[2]
 
 
 def test_rows_are_csv_too_and_columns_can_be_named(place):

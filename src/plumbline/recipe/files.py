@@ -195,11 +195,11 @@ def grouped() -> dict[str, list[str]]:
 
     The number orders the headings; a recipe without this line is in none of them.
     """
-    found: dict[tuple[int, str], list[str]] = {}
+    groups: dict[tuple[int, str], list[str]] = {}
     for name in names():
-        if match := _GROUP.match(find(name).read_text(encoding="utf-8")):
-            found.setdefault((int(match[1]), match[2]), []).append(name)
-    return {heading: found[number, heading] for number, heading in sorted(found)}
+        if match := _GROUP.match(read_text(find(name), RecipeError, SMALL)):
+            groups.setdefault((int(match[1]), match[2]), []).append(name)
+    return {heading: groups[number, heading] for number, heading in sorted(groups)}
 
 
 def listing(every: bool) -> str:

@@ -126,9 +126,9 @@ class _Reader:
                     if isinstance(first, ast.Name):
                         self.assigned.setdefault(first.id, []).append(node.value)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                self.imported |= {one.asname or one.name: f"{node.module}:{one.name}" for one in node.names}
+                self.imported |= {item.asname or item.name: f"{node.module}:{item.name}" for item in node.names}
             elif isinstance(node, ast.Import):
-                self.imported |= {one.asname or one.name: one.name for one in node.names}
+                self.imported |= {item.asname or item.name: item.name for item in node.names}
 
     def script(self) -> TrlScript:
         """Everything that the script says."""
@@ -140,18 +140,18 @@ class _Reader:
                 "--reward",
             )
         stage = CONFIGS[_name(config.func)]
-        found = TrlScript(stage)
+        result = TrlScript(stage)
         trainer = next(iter(self._named("GRPOTrainer" if stage == "rl" else "SFTTrainer")), None)
         given = {key.arg: key.value for key in trainer.keywords if key.arg} if trainer else {}
         for name, node in zip(("model", "reward_funcs"), trainer.args if trainer else (), strict=False):
             given.setdefault(name, node)
-        found.model = self._model(given.get("model"))
-        found.data = self._data(found.notes)
+        result.model = self._model(given.get("model"))
+        result.data = self._data(result.notes)
         if stage == "rl":
-            self._rewards(given.get("reward_funcs"), found)
-        self._config(config, found)
-        self._adapters(found)
-        return found
+            self._rewards(given.get("reward_funcs"), result)
+        self._config(config, result)
+        self._adapters(result)
+        return result
 
     def _named(self, name: str) -> Iterator[ast.Call]:
         return (call for call in self.calls if _name(call.func) == name)
@@ -193,56 +193,57 @@ class _Reader:
         return None
 
     def _data(self, notes: list[str]) -> str | None:
-        found: list[str] = []
+        result: list[str] = []
         for call in self.calls:
             keys = {key.arg: key.value for key in call.keywords}
             name = _name(call.func)
             if name in LOADS and (text := self._text(*call.args[:1])):
-                found.append(text)
+                result.append(text)
             elif name == "load_from_disk" and (text := self._text(*call.args[:1])):
-                found.append(f"hf://{text}")
+                result.append(f"hf://{text}")
             elif name == "load_dataset" and (text := self._text(keys.get("path"), *call.args[:1])):
                 split = self._text(keys.get("split"))
                 files = keys.get("data_files")
                 if isinstance(files, ast.Dict):
-                    files = next((one for one in files.values), None)
+                    files = next((item for item in files.values), None)
                 if files is not None:
-                    found += filter(None, [self._text(files)])
-                elif split is None or "train" in split or not found:
+                    result += filter(None, [self._text(files)])
+                elif split is None or "train" in split or not result:
                     config = self._text(keys.get("name"), *call.args[1:2])
-                    found.append(f"hf://{text}{f'/{config}' if config else ''}{f':{split}' if split else ''}")
+                    result.append(f"hf://{text}{f'/{config}' if config else ''}{f':{split}' if split else ''}")
         changed = sorted({name for call in self.calls if (name := _name(call.func)) in CHANGES})
-        if found and changed:
+        if result and changed:
             notes.append(
                 f"the script changes the rows ({', '.join(changed)}), and a recipe takes them as they are: write the "
                 "changed rows to a file (dataset.to_json) where the prompt is another one"
             )
-        return found[0] if found else None
+        return result[0] if result else None
 
-    def _rewards(self, node: ast.expr | None, found: TrlScript) -> None:
+    def _rewards(self, node: ast.expr | None, result: TrlScript) -> None:
         while isinstance(node, ast.Name) and len(values := self.assigned.get(node.id, [])) == 1:
             node = values[0]
-        functions = {one.name for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
-        for one in node.elts if isinstance(node, ast.List | ast.Tuple) else [] if node is None else [node]:
-            name = ast.unparse(one)
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef
+        functions = {item.name for item in ast.walk(self.tree) if isinstance(item, kinds)}
+        for item in node.elts if isinstance(node, ast.List | ast.Tuple) else [] if node is None else [node]:
+            name = ast.unparse(item)
             first, _, rest = name.partition(".")
             if name in functions and self._trains_when_imported():
-                found.own.append(name)
+                result.own.append(name)
             elif name in functions:
-                found.rewards.append(f"{self.path.stem}:{name}")
-            elif isinstance(one, ast.Name) and ":" in self.imported.get(name, ""):
-                found.rewards.append(self.imported[name])
-            elif isinstance(one, ast.Attribute) and first in self.imported and "." not in rest:
-                found.rewards.append(f"{self.imported[first].replace(':', '.')}:{rest}")
+                result.rewards.append(f"{self.path.stem}:{name}")
+            elif isinstance(item, ast.Name) and ":" in self.imported.get(name, ""):
+                result.rewards.append(self.imported[name])
+            elif isinstance(item, ast.Attribute) and first in self.imported and "." not in rest:
+                result.rewards.append(f"{self.imported[first].replace(':', '.')}:{rest}")
             else:
-                found.notes.append(f"reward_funcs has {name}, which is no function by name: wrap it in one")
+                result.notes.append(f"reward_funcs has {name}, which is no function by name: wrap it in one")
 
     def _trains_when_imported(self) -> bool:
         for node in self.tree.body:
             main = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
             if main or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 continue
-            names = [_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)]
+            names = [_name(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)]
             if any(name.endswith("Trainer") or name in {"train", "load_dataset", "from_pretrained"} for name in names):
                 return True
         return False
@@ -261,10 +262,10 @@ class _Reader:
                 notes.append(f"{said} is no constant in the script: set its twin by hand")
         return values
 
-    def _config(self, call: ast.Call, found: TrlScript) -> None:
-        stage, given = found.stage, self._constants(call, found.notes)
+    def _config(self, call: ast.Call, result: TrlScript) -> None:
+        stage, given = result.stage, self._constants(call, result.notes)
         all_ = {key: value for key, value in {**DEFAULTS[stage], **given}.items() if value is not _UNKNOWN}
-        values = found.values
+        values = result.values
         name = all_.get("run_name") or Path(str(all_.get("output_dir") or "")).name
         if name:
             values["name"] = name
@@ -276,55 +277,55 @@ class _Reader:
         if values.get("sampling.top_k", 0) is not None and values.get("sampling.top_k", 0) <= 0:
             values.pop("sampling.top_k", None)
         if (trackers := all_.get("report_to")) not in (None, "none", "all"):
-            known = [one for one in ([trackers] if isinstance(trackers, str) else trackers) if one in _TRACKERS]
+            known = [item for item in ([trackers] if isinstance(trackers, str) else trackers) if item in _TRACKERS]
             values["run.trackers"] = known
-        self._schedule(all_, found)
+        self._schedule(all_, result)
         if stage == "rl":
-            self._batches(all_, found)
-            self._algorithm(all_, found)
+            self._batches(all_, result)
+            self._algorithm(all_, result)
         else:
             batch = all_.get("per_device_train_batch_size", 8) * all_.get("gradient_accumulation_steps", 1)
             values["sft.batch_size"] = batch
             steps = all_.get("max_steps", -1)
             values |= {"sft.steps": steps} if steps > 0 else {"sft.epochs": all_.get("num_train_epochs", 3.0)}
         if all_.get("use_vllm") is True:
-            found.notes.append("use_vllm=True is engine: vllm, which needs the extra vllm: add it to the recipe")
+            result.notes.append("use_vllm=True is engine: vllm, which needs the extra vllm: add it to the recipe")
         left = [key for key in given if key not in _READ | {*SAME, *OPTIMISER, *UNNEEDED, ""}]
-        found.notes += [f"{key}={given[key]!r} has no twin" for key in left if given[key] is not _UNKNOWN]
+        result.notes += [f"{key}={given[key]!r} has no twin" for key in left if given[key] is not _UNKNOWN]
 
-    def _schedule(self, all_: Mapping[str, Any], found: TrlScript) -> None:
-        at = f"{found.stage}.optimiser."
-        found.values |= {at + twin: all_[key] for key, twin in OPTIMISER.items() if key in all_}
-        if found.values.get(at + "schedule") not in SCHEDULES:
-            kind = found.values.pop(at + "schedule", None)
+    def _schedule(self, all_: Mapping[str, Any], result: TrlScript) -> None:
+        at = f"{result.stage}.optimiser."
+        result.values |= {at + twin: all_[key] for key, twin in OPTIMISER.items() if key in all_}
+        if result.values.get(at + "schedule") not in SCHEDULES:
+            kind = result.values.pop(at + "schedule", None)
             if kind is not None:
-                found.notes.append(f"lr_scheduler_type={kind!r} has no twin; there are {', '.join(SCHEDULES)}")
-        found.values[at + "warmup"] = all_.get("warmup_ratio") or all_.get("warmup_steps", 0)
+                result.notes.append(f"lr_scheduler_type={kind!r} has no twin; there are {', '.join(SCHEDULES)}")
+        result.values[at + "warmup"] = all_.get("warmup_ratio") or all_.get("warmup_steps", 0)
         if "adam_beta1" in all_ and "adam_beta2" in all_:
-            found.values[at + "betas"] = [all_["adam_beta1"], all_["adam_beta2"]]
+            result.values[at + "betas"] = [all_["adam_beta1"], all_["adam_beta2"]]
 
-    def _batches(self, all_: Mapping[str, Any], found: TrlScript) -> None:
+    def _batches(self, all_: Mapping[str, Any], result: TrlScript) -> None:
         """Prompts of a batch of rollouts, and steps: TRL counts answers, and steps of the optimiser."""
         group, rows = all_.get("num_generations", 8), all_.get("per_device_train_batch_size", 8)
         accumulated = all_.get("gradient_accumulation_steps", 1)
         generations = all_.get("steps_per_generation") or accumulated
         answers = all_.get("generation_batch_size") or rows * generations
         learnt = rows * accumulated
-        values = found.values
+        values = result.values
         values["rl.prompts_per_step"] = max(1, answers // group)
         if answers > learnt:
             values["rl.minibatch"] = max(1, learnt // group)
         steps = all_.get("max_steps", -1)
         if steps > 0:
-            each = max(1, answers // learnt) * all_.get("num_iterations", 1)
-            values["rl.steps"] = max(1, steps // each)
+            repeats = max(1, answers // learnt) * all_.get("num_iterations", 1)
+            values["rl.steps"] = max(1, steps // repeats)
         else:
-            found.epochs = all_.get("num_train_epochs", 3.0)
-        found.notes.append(
+            result.epochs = all_.get("num_train_epochs", 3.0)
+        result.notes.append(
             f"{answers} answers a batch are those of one process: with several GPUs multiply rl.prompts_per_step"
         )
 
-    def _algorithm(self, all_: Mapping[str, Any], found: TrlScript) -> None:
+    def _algorithm(self, all_: Mapping[str, Any], result: TrlScript) -> None:
         loss, level = all_.get("loss_type", "dapo"), all_.get("importance_sampling_level", "token")
         low, high = all_.get("epsilon", 0.2), all_.get("epsilon_high")
         options: dict[str, Any] = {"name": "gspo" if level == "sequence" else "grpo"}
@@ -333,27 +334,27 @@ class _Reader:
         elif loss in {"grpo", "dr_grpo", "dapo", "bnpo"}:
             options["normaliser"] = "dapo" if loss == "bnpo" else loss
         else:
-            found.notes.append(f"loss_type={loss!r} has no twin: GRPO's is written")
+            result.notes.append(f"loss_type={loss!r} has no twin: GRPO's is written")
         if loss != "cispo" and (low, high or low) != (0.2, 0.2):
             options |= {"clip_low": low, "clip_high": high or low}
         scale = all_.get("scale_rewards", "group")
         options["scale_advantages"] = "none" if scale in (False, "none") else "group"
         if scale == "batch":
-            found.notes.append("scale_rewards='batch' has no twin: each group's own deviation is written")
-        found.values["rl.algorithm"] = options
+            result.notes.append("scale_rewards='batch' has no twin: each group's own deviation is written")
+        result.values["rl.algorithm"] = options
 
-    def _adapters(self, found: TrlScript) -> None:
+    def _adapters(self, result: TrlScript) -> None:
         call = next((call for name in ("LoraConfig", "get_peft_model") for call in self._named(name)), None)
         if call is not None and any(key.arg in LORA for key in call.keywords):
-            given = {"r": 8, "lora_alpha": 8, **self._constants(call, found.notes)}
-            found.values["model.lora"] = {
+            given = {"r": 8, "lora_alpha": 8, **self._constants(call, result.notes)}
+            result.values["model.lora"] = {
                 twin: given[key] for key, twin in LORA.items() if given.get(key, _UNKNOWN) not in (_UNKNOWN, None)
             }
             left = [key for key in given if key not in {*LORA, "task_type", "bias", "random_state", ""}]
-            found.notes += [f"{key}={given[key]!r} of LoRA has no twin" for key in left if given[key] is not _UNKNOWN]
-        four = [key for one in self.calls for key in one.keywords if key.arg == "load_in_4bit"]
+            result.notes += [f"{key}={given[key]!r} of LoRA has no twin" for key in left if given[key] is not _UNKNOWN]
+        four = [key for item in self.calls for key in item.keywords if key.arg == "load_in_4bit"]
         if any(isinstance(key.value, ast.Constant) and key.value.value is True for key in four):
-            found.values["model.quantize"] = "4bit"
+            result.values["model.quantize"] = "4bit"
 
 
 _UNKNOWN = object()

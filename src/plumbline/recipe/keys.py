@@ -46,7 +46,7 @@ PATHS = 3
 def meanings(kind: Any) -> dict[str, str]:
     """The text below each key of a section or a sampling distribution, on one line, inherited ones too; where a key
     has none and is a section, the first paragraph of that section."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith(("plumbline.config", "pydantic")) or not _has_keys(base):
             continue
@@ -58,25 +58,25 @@ def meanings(kind: Any) -> dict[str, str]:
         for key, text in zip(tree.body, tree.body[1:], strict=False):
             match key, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                    found[name] = " ".join(said.split())
-    for base in (one for one in reversed(kind.__mro__) if one is not Section and _has_keys(one)):
+                    result[name] = " ".join(said.split())
+    for base in (item for item in reversed(kind.__mro__) if item is not Section and _has_keys(item)):
         for name, annotation in _types(base).items():
-            if name not in found and (inner := _inner(annotation)):
-                found[name] = " ".join((inner[0][1].__doc__ or "").split("\n\n")[0].split())
+            if name not in result and (inner := _inner(annotation)):
+                result[name] = " ".join((inner[0][1].__doc__ or "").split("\n\n")[0].split())
     for name, annotation in _types(kind).items():
         choices = list(_choices(annotation))
-        if name in found and len(choices) > 1 and any(one not in found[name] for one in choices):
-            found[name] += f" One of {', '.join(choices)}."
-    return found
+        if name in result and len(choices) > 1 and any(item not in result[name] for item in choices):
+            result[name] += f" One of {', '.join(choices)}."
+    return result
 
 
 def _choices(annotation: Any) -> Iterator[str]:
     """The texts that a type allows."""
-    for one in get_args(annotation):
-        if get_origin(annotation) is Literal and isinstance(one, str):
-            yield one
+    for item in get_args(annotation):
+        if get_origin(annotation) is Literal and isinstance(item, str):
+            yield item
         else:
-            yield from _choices(one)
+            yield from _choices(item)
 
 
 def _has_keys(kind: Any) -> bool:
@@ -85,15 +85,15 @@ def _has_keys(kind: Any) -> bool:
 
 def _types(kind: Any) -> dict[str, Any]:
     if issubclass(kind, Section):
-        return {name: one.annotation for name, one in kind.model_fields.items()}
+        return {name: item.annotation for name, item in kind.model_fields.items()}
     hints = get_type_hints(kind)
-    return {one.name: hints[one.name] for one in fields(kind)}
+    return {item.name: hints[item.name] for item in fields(kind)}
 
 
 def _default(kind: Any, key: str) -> str:
     """A key's default as YAML on one line; `required` where there is none."""
     if not issubclass(kind, Section):
-        value = next(one.default for one in fields(kind) if one.name == key)
+        value = next(item.default for item in fields(kind) if item.name == key)
     elif kind.model_fields[key].is_required():
         return "required"
     else:
@@ -111,7 +111,7 @@ def _inner(annotation: Any) -> list[tuple[str, type]]:
         return [("", annotation)]
     args = get_args(annotation)
     below = ".NAME" if get_origin(annotation) is dict else ""
-    return [(below + step, kind) for one in args for step, kind in _inner(one)]
+    return [(below + step, kind) for item in args for step, kind in _inner(item)]
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -127,43 +127,43 @@ class _Table:
 
 def tables() -> list[_Table]:
     """A table for each section, in the order of the recipe."""
-    found: dict[type, _Table] = {}
+    result: dict[type, _Table] = {}
 
     def visit(kind: type, path: str, default: Any = None) -> None:
-        if kind in found:
-            if path in found[kind].paths:
+        if kind in result:
+            if path in result[kind].paths:
                 return
-            found[kind].paths.append(path)
-            for key, (before, meaning) in found[kind].rows.items():
+            result[kind].paths.append(path)
+            for key, (before, meaning) in result[kind].rows.items():
                 if default is not None and (now := dumps(getattr(default, key))) not in (before, "null"):
-                    found[kind].rows[key] = (f"{before}; {path}: {now}", meaning)
+                    result[kind].rows[key] = (f"{before}; {path}: {now}", meaning)
             return
         kinds = {ModelSection: _of_families("model"), Sampling: _of_families("sampling")}.get(kind, [kind])
         if kind is Algorithm:
             kinds = list(ALGORITHMS.values())
-        table = found[kind] = _Table([path])
-        for one in kinds:
-            for key in _types(one):
+        table = result[kind] = _Table([path])
+        for item in kinds:
+            for key in _types(item):
                 if key in table.rows:
                     continue
                 who = readers(f"{path}.{key}") if kind in (ModelSection, Sampling) else ()
                 if kind is Algorithm:
-                    who = tuple(name for name, each in ALGORITHMS.items() if key in each.model_fields)
+                    who = tuple(name for name, entry in ALGORITHMS.items() if key in entry.model_fields)
                     who = () if len(who) == len(ALGORITHMS) else who
-                said = meanings(one).get(key, "")
-                table.rows[key] = (_default(one, key), f"({', '.join(who)}) {said}" if who else said)
-        for one in kinds:
-            for key, annotation in _types(one).items():
+                said = meanings(item).get(key, "")
+                table.rows[key] = (_default(item, key), f"({', '.join(who)}) {said}" if who else said)
+        for item in kinds:
+            for key, annotation in _types(item).items():
                 for step, inner in _inner(annotation):
                     where = f"{path}.{key}{step}".lstrip(".")
                     if not path.startswith(f"{where}.") and len(where.split(".")) < 6:
-                        value = one.model_fields[key].default if issubclass(one, Section) else None
+                        value = item.model_fields[key].default if issubclass(item, Section) else None
                         visit(inner, where, value if isinstance(value, Section) else None)
-                if one is TaskSection and key == "options":
+                if item is TaskSection and key == "options":
                     visit(named(OPTIONS, "options"), f"{path}.options")
 
     visit(Recipe, "")
-    return list(found.values())
+    return list(result.values())
 
 
 def _of_families(part: str) -> list[type]:
@@ -203,7 +203,7 @@ def _commented(values: Mapping[str, Any], owner: Any, pad: str) -> Iterator[str]
         if meaning := said.get(key):
             yield textwrap.fill(meaning, 118, initial_indent=f"{pad}# ", subsequent_indent=f"{pad}# ") + "\n"
         inner = owner.get(key) if isinstance(owner, Mapping) else getattr(owner, key)
-        sections = isinstance(inner, Mapping) and any(_has_keys(type(one)) for one in inner.values())
+        sections = isinstance(inner, Mapping) and any(_has_keys(type(item)) for item in inner.values())
         if isinstance(value, dict) and value and (_has_keys(type(inner)) or sections):
             yield f"{pad}{key}:\n"
             yield from _commented(value, inner, f"{pad}  ")
@@ -223,16 +223,16 @@ def schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
 
     def of(kind: type) -> dict[str, Any]:
-        found = TypeAdapter(kind).json_schema()
-        inner = found.pop("$defs", {})
-        definitions.update({name: one for name, one in inner.items() if name not in definitions})
-        kinds = {one.__name__: one for one in _all_kinds(kind)}
-        for name, one in [(kind.__name__, found), *inner.items()]:
-            one.pop("required", None)
+        result = TypeAdapter(kind).json_schema()
+        inner = result.pop("$defs", {})
+        definitions.update({name: item for name, item in inner.items() if name not in definitions})
+        kinds = {item.__name__: item for item in _all_kinds(kind)}
+        for name, item in [(kind.__name__, result), *inner.items()]:
+            item.pop("required", None)
             for key, said in meanings(kinds[name]).items() if name in kinds else ():
-                if key in one.get("properties", {}):
-                    one["properties"][key]["description"] = said
-        return found
+                if key in item.get("properties", {}):
+                    item["properties"][key]["description"] = said
+        return result
 
     whole = of(Recipe)
     own = {"model": _of_families("model"), "sampling": _of_families("sampling")}
@@ -254,13 +254,13 @@ def schema() -> dict[str, Any]:
             "description": "A recipe to start from, beside this one, or several.",
             "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
         },
-        **{part: {**one, "description": meanings(Recipe).get(part, "")} for part, one in parts.items()},
+        **{part: {**item, "description": meanings(Recipe).get(part, "")} for part, item in parts.items()},
     }
     names = whole["properties"]["tasks"]["anyOf"][0]["patternProperties"]
-    names |= {pattern: {"anyOf": [one, {"type": "null"}]} for pattern, one in names.items()}
+    names |= {pattern: {"anyOf": [item, {"type": "null"}]} for pattern, item in names.items()}
     whole["properties"]["engine"]["anyOf"].append({"type": "string"})
     families = {"properties": {"model": {"properties": {"family": {"pattern": ":"}}, "required": ["family"]}}}
-    closed = {part: {"propertyNames": {"enum": [*one["properties"]]}} for part, one in parts.items()}
+    closed = {part: {"propertyNames": {"enum": [*item["properties"]]}} for part, item in parts.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **whole,
@@ -280,23 +280,23 @@ def is_schema(path: Path) -> bool:
 
 def _all_kinds(kind: type, seen: frozenset[type] = frozenset()) -> set[type]:
     """A section, and those inside it."""
-    found = {kind}
+    result = {kind}
     for annotation in _types(kind).values():
         for _, inner in _inner(annotation):
-            if inner not in seen | found:
-                found |= _all_kinds(inner, seen | found)
-    return found
+            if inner not in seen | result:
+                result |= _all_kinds(inner, seen | result)
+    return result
 
 
 def _merged(several: list[dict[str, Any]]) -> dict[str, Any]:
     """The schema of what is allowed by any of several, key by key."""
     properties: dict[str, list[Any]] = {}
-    for one in several:
-        for key, value in one["properties"].items():
-            rest = {name: each for name, each in value.items() if name not in ("default", "title")}
+    for item in several:
+        for key, value in item["properties"].items():
+            rest = {name: entry for name, entry in value.items() if name not in ("default", "title")}
             if rest not in properties.setdefault(key, []):
                 properties[key].append(rest)
-    merged = {key: found[0] if len(found) == 1 else {"anyOf": found} for key, found in properties.items()}
+    merged = {key: result[0] if len(result) == 1 else {"anyOf": result} for key, result in properties.items()}
     return {"type": "object", "properties": merged}
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,9 +18,9 @@ from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.keys import EDITOR_LINE
 from plumbline.storage import write_text
 from plumbline.tasks.jsonl.files import HUB, read_rows
-from plumbline.tasks.jsonl.scorer import Scoring
+from plumbline.tasks.jsonl.scorer import Scorer, Scoring
 from plumbline.tasks.jsonl.task import JsonlTask, open_rows
-from plumbline.tasks.precheck import GOLD, LABEL, cases_of, within_budget
+from plumbline.tasks.precheck import GOLD, LABEL, Case, cases_of, within_budget
 
 PROMPTS = ("prompt", "question", "problem", "messages", "instruction", "query", "input", "text")
 GOLDS = ("completion", "gold", "solution", "answer", "ground_truth", "response", "output", "target", "final_answer")
@@ -138,14 +138,17 @@ def look(what: Start) -> _Seen:
     seen = _Seen({"train": data, "prompt": prompt, "score": rewards[0] if len(rewards) == 1 else rewards}, columns)
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
-    lengths = [len(row[prompt]) if isinstance(row[prompt], str) else len(str(row[prompt])) for row in rows]
-    ends_with_answer = any(
-        isinstance(row[prompt], list) and row[prompt] and row[prompt][-1].get("role") == "assistant" for row in rows
-    )
+    prompts = [row.get(prompt) or "" for row in rows]
+    lengths = [len(text if isinstance(text, str) else str(text)) for text in prompts]
+    last = [text[-1] for text in prompts if isinstance(text, list)]
+    ends_with_answer = any(isinstance(message, dict) and message.get("role") == "assistant" for message in last)
     if not all(map(allowed, rewards)):
         seen.lines.append("the reward was not tried, because only the script names it: add --trust-code to try it")
         _untried(what, seen)
     else:
+        if "weights" not in seen.options and (parts := _parts(open_rows(seen.options))):
+            seen.options["weights"] = dict.fromkeys(parts, 1.0)
+            seen.remarks["weights"] = "of the parts that the function names"
         _tried(seen, [] if ends_with_answer else _golds(what, seen), what.gold is not None)
     assert seen.task is not None
     counts = {split: len(seen.task.examples(split)) for split in ("train", "val", "test")}
@@ -185,7 +188,7 @@ def _untried(what: Start, seen: _Seen) -> None:
 
 def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
     """Settle on the column of the reference answers, and on ranges, by what they earn."""
-    found = None
+    best_gold = None
     for column in golds:
         gold = column
         try:
@@ -198,10 +201,10 @@ def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
             if given:
                 raise
             continue
-        if earned.get(GOLD, 0.0) > 0 and (found is None or earned[GOLD] > found[2][GOLD] + 1e-6):
-            found = gold, task, earned, labelled
-    if found is not None:
-        gold, task, earned, labelled = found
+        if earned.get(GOLD, 0.0) > 0 and (best_gold is None or earned[GOLD] > best_gold[2][GOLD] + 1e-6):
+            best_gold = gold, task, earned, labelled
+    if best_gold is not None:
+        gold, task, earned, labelled = best_gold
         seen.options["gold"] = gold
         seen.remarks["gold"] = "the reference answer, which should earn 1; the key is called gold"
         if labelled is not None:
@@ -212,9 +215,9 @@ def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
         task = _with_range(open_rows(seen.options))
         earned = _earned(task)
         said = "no gold answers, so no ceiling and no SFT"
-        for gold in golds[:1]:
+        for gold in [] if not earned or (given and "{" in golds[0]) else golds[:1]:
             seen.gold_tried = gold
-            texts = [str(one.reference.get(gold, "")) for one in task.examples("train")]
+            texts = [str(item.reference.get(gold, "")) for item in task.examples("train")]
             like = f" and looks like a label (at most {LABEL} characters)" if max(map(len, texts)) <= LABEL else ""
             seen.lines.append(
                 f"the column {gold} earns nothing as an answer{like}: give a template of a whole answer, such as "
@@ -236,6 +239,21 @@ def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
     seen.task = task
 
 
+def _parts(task: JsonlTask) -> list[str]:
+    """The parts that functions name, where one of them returns a mapping and not a number."""
+    cases = next(cases_of(task, task.examples("train")))
+    parts: dict[str, bool] = {}
+    for scorer in Scoring(task.options).scorers:
+
+        def said(case: Case, scorer: Scorer = scorer) -> Any:
+            return scorer([task.prompt_of(case.example)], [case.text], [case.example.reference])[0]
+
+        for _, value in within_budget(cases, said):
+            named = isinstance(value, Mapping)
+            parts |= dict.fromkeys(map(str, value), True) if named else {scorer.part: False}
+    return [*parts] if any(parts.values()) else []
+
+
 def _with_range(task: JsonlTask) -> JsonlTask:
     """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say."""
     fitted = task.fitted()
@@ -254,7 +272,7 @@ def _earned(task: JsonlTask) -> dict[str, float]:
     rewards: dict[str, list[float]] = defaultdict(list)
     for case, total in within_budget(cases, lambda case: task.judge(case.example, case.text)[1].total):
         rewards[case.kind].append(total)
-    return {kind: sum(found) / len(found) for kind, found in rewards.items()}
+    return {kind: sum(totals) / len(totals) for kind, totals in rewards.items()}
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -272,7 +290,7 @@ def written(what: Start, seen: _Seen) -> str:
         values.setdefault("rl.prompts_per_step", min(PROMPTS_PER_STEP, len(train)))
         if what.script is None:
             values |= {"rl.steps": STEPS, "rl.group_size": 8, "rl.optimiser.learning_rate": 5e-6}
-            longest = max((len(one.gold or "") for one in train), default=0)
+            longest = max((len(item.gold or "") for item in train), default=0)
             values["sampling.max_tokens"] = max(TOKENS, 1 << (longest // 2).bit_length())
         elif what.script.epochs is not None:
             steps = round(what.script.epochs * len(train) / values["rl.prompts_per_step"])
@@ -297,14 +315,14 @@ def written(what: Start, seen: _Seen) -> str:
         "model:",
         *(
             f"  {key}: {_flow(value)}"
-            for key, value in sorted(sections["model"].items(), key=lambda one: one[0] != "name")
+            for key, value in sorted(sections["model"].items(), key=lambda item: item[0] != "name")
         ),
     ]
     if "lora" not in sections.pop("model"):
         lines.append("  # lora: {rank: 16, alpha: 32}  # train adapters alone, which needs less memory")
     if stage == "rl" and "gold" in seen.options:
         lines.append("# sft: {epochs: 1}  # first learn from the reference answers")
-    for section in (stage, *(one for one in ("sampling", "evaluation", "run") if one in sections)):
+    for section in (stage, *(item for item in ("sampling", "evaluation", "run") if item in sections)):
         inner = sections[section]
         if section == stage:
             lines.append(f"{section}:")
