@@ -360,7 +360,7 @@ def test_the_schema_for_editors_takes_every_recipe_and_marks_wrong_keys():
     ):
         assert not validator.is_valid({**good, **wrong}), wrong
     described = schema()["$defs"]["RlSection"]["properties"]
-    assert all("description" in each for each in described.values())
+    assert all("description" in key for key in described.values())
 
 
 def test_what_a_person_would_start_is_listed_under_headings_that_the_recipes_bring():

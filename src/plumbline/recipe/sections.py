@@ -269,10 +269,10 @@ class TeacherSection(Section):
     weights: Literal["start", "present"] = "start"
     """Of the model itself: those that the stage began with, or those that are trained (without gradient)."""
     hint: str | None = None
-    """Added to the last message of the teacher's prompt; {gold} in it is the gold answer."""
+    """Added to the last message of the teacher's prompt; {gold} in it is the reference answer."""
     again: str | None = None
-    """Asked of the teacher after the prompt and the gold answer as its own, such as: Repeat your answer exactly. A
-    small model copies its own answer better than one that it is told."""
+    """Asked of the teacher after the prompt and the reference answer as its own, such as: Repeat your answer exactly.
+    A small model copies its own answer better than one that it is told."""
 
     @property
     def has_hint(self) -> bool:
