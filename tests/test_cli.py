@@ -245,8 +245,45 @@ def test_recipe_lists_prints_and_overrides(plumbline):
     code, out, _ = plumbline("recipe")
     assert code == 0
     assert "commerce-demo" in out
+    assert "\nForms and pages\n" in out
+    assert "commerce-demo-control" not in out
+    assert "commerce-demo-control" in plumbline("recipe", "--all")[1]
+    assert len(json.loads(plumbline("recipe", "--all", "--json")[1])) > len(
+        json.loads(plumbline("recipe", "--json")[1])
+    )
     code, out, _ = plumbline("recipe", "commerce-tiny", "--set", "rl.steps=7")
     assert "steps: 7" in out
+    assert out.startswith("# yaml-language-server: $schema=recipe.schema.json\n")
+    code, out, _ = plumbline("recipe", "commerce-tiny", "--commented")
+    assert "# Answers to each prompt" in out
+
+
+def test_init_writes_a_recipe_once_and_run_names_the_command_where_rows_stand_for_one(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_jsonl(tmp_path / "rows.jsonl", [{"question": f"{n}?", "answer": str(n)} for n in range(30)])
+    (tmp_path / "rewards_of_init.py").write_text("def right(completion, answer):\n    return completion == answer\n")
+    code, _, err = plumbline("run", "rows.jsonl")
+    assert (code, "plumbline init --model MODEL --data rows.jsonl --reward" in err) == (1, True)
+    command = ("init", "--model", "m", "--data", "rows.jsonl", "--reward", "rewards_of_init:right")
+    code, out, _ = plumbline(*command)
+    assert code == 0
+    assert out.endswith("Train:  plumbline run recipe.yaml --trust-code\n")
+    assert "  steps: 200" in (tmp_path / "recipe.yaml").read_text()
+    code, _, err = plumbline(*command)
+    assert (code, "recipe.yaml is there already; it was not touched" in err) == (1, True)
+
+
+def test_the_schema_of_recipes_is_written_where_nothing_else_is(plumbline, tmp_path):
+    file = tmp_path / "recipe.schema.json"
+    for _ in range(2):
+        assert plumbline("recipe", "--schema", "--out", file)[0] == 0
+    assert json.loads(file.read_text()) == json.loads(plumbline("recipe", "--schema")[1])
+    file.write_text('{"mine": 1}')
+    code, _, err = plumbline("recipe", "--schema", "--out", file)
+    assert (code, file.read_text()) == (1, '{"mine": 1}')
+    assert "is no schema of Plumbline's" in err
+    assert plumbline("recipe", "--out", file)[0] == 1
 
 
 def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp_path, tiny_folder):
@@ -289,9 +326,10 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     }
     assert flags == {
         "check": ["--completions", "--json", "--set", "--trust-code", "--verbose"],
-        "recipe": ["--json", "--set"],
+        "recipe": ["--all", "--commented", "--json", "--out", "--schema", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
         "get": ["--json", "--out"],
+        "init": ["--data", "--from", "--gold", "--model", "--out", "--prompt", "--reward", "--trust-code"],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
         "sweep": [f"--{name}" for name in SWEEP_FLAGS.split()],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],

@@ -6,16 +6,30 @@ import re
 import sys
 from contextlib import suppress
 from datetime import date
+from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import RecipeError
-from plumbline.recipe import Recipe, difference_lines, differences, differing, load, names, options_of, parse
+from plumbline.recipe import (
+    Recipe,
+    difference_lines,
+    differences,
+    differing,
+    find,
+    grouped,
+    load,
+    names,
+    options_of,
+    parse,
+)
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import leaves
+from plumbline.recipe.keys import EDITOR_LINE, commented, page, schema, tables
 from plumbline.recipe.moved import GONE, without_gone
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.run import Run
@@ -294,3 +308,86 @@ def test_a_recipe_that_extends_far_too_many_is_an_error(tmp_path):
         write(tmp_path, f"{number}.yaml", f"extends: {number + 1}.yaml\n")
     with pytest.raises(RecipeError, match="extends more than 20 recipes"):
         load(tmp_path / "0.yaml")
+
+
+# -- keys that can be looked up ----------------------------------------------------------------------------------------
+
+KEYS = Path(__file__).parents[1] / "docs" / "reference" / "keys.md"
+
+
+def test_the_page_of_keys_is_what_the_code_says():
+    """`python -m plumbline.recipe.keys > docs/reference/keys.md` writes it again."""
+    assert KEYS.read_text(encoding="utf-8") == page()
+    assert len(page().split()) <= 4500
+
+
+def test_no_key_lacks_a_description():
+    rows = {(table.paths[0], key): meaning for table in tables() for key, (_, meaning) in table.rows.items()}
+    assert {("rl", "steps"), ("sampling", "kernel"), ("model", "mask_token"), ("task.options", "gold")} <= rows.keys()
+    assert [key for key, meaning in rows.items() if not re.sub(r"^\([\w, ]+\)", "", meaning).strip()] == []
+
+
+@pytest.mark.parametrize("name", ["demo-flow", "mixed-demo", "commerce-v4.1"])
+def test_a_recipe_with_comments_reads_back_as_itself_and_says_what_each_key_means(name, tmp_path):
+    recipe = load(name)
+    text = commented(recipe)
+    assert load(write(tmp_path, "again.yaml", text)) == recipe
+    assert text.startswith(EDITOR_LINE)
+    lines = text.splitlines()
+    at = lines.index("  steps: " + str(recipe.rl.steps), lines.index("rl:"))
+    assert lines[at - 1] == "  # Batches of rollouts that are drawn and learnt from."
+
+
+def test_the_schema_for_editors_takes_every_recipe_and_marks_wrong_keys():
+    validator = jsonschema.Draft202012Validator(schema())
+    validator.check_schema(schema())
+    for name in names():
+        values = yaml.safe_load(find(name).read_text(encoding="utf-8"))
+        assert not [error.message for error in validator.iter_errors(values)], name
+    for name in ("demo-flow", "commerce-v4.1"):
+        assert validator.is_valid(load(name).plain()), name
+    jsonl = {"name": "jsonl", "options": {"train": "x.csv", "score": ["a:f", "a:g"], "weights": [1, 2]}}
+    good = {**MINIMAL, "task": jsonl, "rl": {"algorithm": {"name": "spg", "bound": "gdpo"}}, "engine": "vllm"}
+    assert validator.is_valid(good)
+    assert validator.is_valid({"model": {"family": "mine:Policy", "depth": 3}})
+    for wrong in (
+        {"seeed": 1},
+        {"rl": {"stepz": 1}},
+        {"rl": {"algorithm": "grop"}},
+        {"model": {"decodr": "lean"}},
+        {"sampling": {"top_q": 1}},
+        {"task": {**jsonl, "options": {"promt": "x"}}},
+    ):
+        assert not validator.is_valid({**good, **wrong}), wrong
+    described = schema()["$defs"]["RlSection"]["properties"]
+    assert all("description" in key for key in described.values())
+
+
+def test_what_a_person_would_start_is_listed_under_headings_that_the_recipes_bring():
+    groups = grouped()
+    assert next(iter(groups)) == "First steps"
+    listed = [name for some in groups.values() for name in some]
+    assert len(listed) == len(set(listed)) < len(names())
+    assert not [name for name in listed if re.search(r"-control|v4\.2-|seed-v8|unverified", name)]
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ("Qwen/Qwen3-0.6B", "--model Qwen/Qwen3-0.6B --data FILE --reward"),
+        ("my-model", "--model my-model --data FILE --reward"),
+        ("rows.csv", "--model MODEL --data rows.csv --reward"),
+        ("my rows.jsonl", "--model MODEL --data 'my rows.jsonl' --reward"),
+        ("missing.parquet", "--model MODEL --data missing.parquet --reward"),
+    ],
+)
+def test_a_model_or_rows_in_place_of_a_recipe_are_answered_with_the_command_that_writes_one(
+    tmp_path, monkeypatch, source, command
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-model").mkdir()
+    for name in ("my-model/config.json", "rows.csv", "my rows.jsonl"):
+        write(tmp_path, name, "{}")
+    with pytest.raises(RecipeError) as error:
+        load(source)
+    assert f"plumbline init {command} MODULE:FUNCTION" in error.value.fix

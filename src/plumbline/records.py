@@ -74,6 +74,7 @@ class Sampling:
     top_p: float = 1.0
     """Keep the smallest set of tokens that holds this probability; 1 keeps all."""
     max_tokens: int = 256
+    """Longest answer, in tokens; a longer one is cut and counted as truncated."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:

@@ -72,6 +72,7 @@ class Algorithm(Section, ABC):
     """Whether an answer's weight hangs on another's log-probability, and on the reference (`Dpo.pair`)."""
 
     name: str
+    """Which algorithm; alone it may stand for the whole section."""
     scale_advantages: Scale = "none"
     """none: reward minus the group's mean (Dr. GRPO); group: also divided by its standard deviation."""
     normaliser: Normaliser = "dr_grpo"

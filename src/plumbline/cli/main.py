@@ -50,6 +50,8 @@ DRY_RUN = (
     "Train nothing and write nothing: print what would be done, what is missing, the prompts, and what is wrong (then "
     "the exit status is 1)."
 )
+ROWS = "Rows: JSON lines, CSV, Parquet, or a data set OWNER/NAME[/CONFIG][:SPLIT] of the Hugging Face hub."
+FROM_SCRIPT = "A script that trains with TRL. It is read and never run: model, data, rewards and settings come from it."
 VARY = "Values to try; several: all combinations."
 SEEDS = "Run each with these seeds: means and intervals over them, and a report."
 SWEEP_FOLDER = "Where the runs go; by default runs/NAME-sweep, after the recipe."
@@ -89,8 +91,8 @@ def _options(
 
 
 @app.command(
-    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --set rl.steps=50`; "
-    "`plumbline recipe diff mine.yaml runs/mine/recipe.yaml`"
+    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --commented`; "
+    "`plumbline recipe --schema --out recipe.schema.json`; `plumbline recipe diff mine.yaml runs/mine/recipe.yaml`"
 )
 def recipe(
     words: Annotated[
@@ -98,22 +100,45 @@ def recipe(
         typer.Argument(metavar="[RECIPE | diff A B]", help="A path or a name; none lists them; diff compares two."),
     ] = None,
     overrides: take.Overrides = None,
+    every: Annotated[bool, typer.Option("--all", help="List all: controls and logs repeated, too.")] = False,
+    comments: Annotated[bool, typer.Option("--commented", help="Say above each key what it means.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of recipes, for editors.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what --schema prints to a file.")] = None,
     as_json: take.Json = False,
 ) -> None:
     """Print a recipe with every key, defaults included; without a name, list the recipes.
 
     `diff A B` prints what differs between two, a line a key: the key, its value in A, its value in B. One word is
-    always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`.
+    always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`. The first line of a
+    printed recipe tells editors where the schema is: recipe.schema.json, beside the recipe.
     """
-    from plumbline.recipe import descriptions, difference_lines, differing, load, load_two, unread
+    from plumbline.recipe import descriptions, difference_lines, differing, grouped, listing, load, load_two, unread
 
     given, overrides = words or [], overrides or []
-    if not given:
-        listed = descriptions()
-        print_json(listed) if as_json else print("\n".join(f"{name:28} {said}" for name, said in listed.items()))
+    if schema:
+        from plumbline.recipe import keys
+        from plumbline.storage import write_json
+
+        if out is None:
+            print_json(keys.schema())
+            return
+        claims.check_file(out, "schema", keys.is_schema)
+        write_json(out, keys.schema())
+        print(out)
+    elif out is not None:
+        raise RecipeError("--out is where --schema goes", f"write plumbline recipe --schema --out {out}")
+    elif not given:
+        said = descriptions()
+        shown = [*said] if every else [name for names in grouped().values() for name in names]
+        print_json({name: said[name] for name in shown}) if as_json else print_text(listing(every))
     elif len(given) == 1:
+        from plumbline.recipe.keys import EDITOR_LINE, commented
+
         resolved = load(given[0], overrides)
-        print_json(resolved.plain()) if as_json else print(resolved.to_yaml(), end="")
+        if as_json:
+            print_json(resolved.plain())
+        else:
+            print_text(commented(resolved) if comments else EDITOR_LINE + resolved.to_yaml())
         if unread(family := resolved.model.family):
             print(f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr)
     else:
@@ -152,6 +177,36 @@ def run(
         print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
     else:
         print_tables(run_summary(finished), wrap=False)
+
+
+@app.command(
+    epilog="Examples: `plumbline init --model Qwen/Qwen3-0.6B --data rows.jsonl --reward my_rewards:accuracy` · "
+    "`plumbline init --model Qwen/Qwen3-0.6B --data openai/gsm8k/main --reward my_rewards:accuracy,my_rewards:form` · "
+    "`plumbline init --from train_grpo.py --trust-code`"
+)
+def init(
+    model: Annotated[str | None, typer.Option(help="A model directory, GGUF file or hub name.")] = None,
+    data: Annotated[str | None, typer.Option(help=ROWS)] = None,
+    reward: Annotated[
+        str | None, typer.Option(metavar="MODULE:FUNCTION[,...]", help="Reward functions, as in TRL or of one answer.")
+    ] = None,
+    script: Annotated[Path | None, typer.Option("--from", metavar="SCRIPT", help=FROM_SCRIPT)] = None,
+    prompt: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the prompt.")] = None,
+    gold: Annotated[
+        str | None, typer.Option(metavar="COLUMN|TEMPLATE", help="The reference answer, such as '#### {answer}'.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The recipe; a file that is there is left alone.")] = Path(
+        "recipe.yaml"
+    ),
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+) -> None:
+    """Write a first recipe for your model, rows and reward function, and say what is in the rows and what they earn.
+
+    The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no model is loaded.
+    """
+    from plumbline.tasks.jsonl.start import start, started
+
+    print_text("".join(f"{line}\n" for line in start(started(model, data, reward, script, out, prompt, gold))))
 
 
 @app.command(

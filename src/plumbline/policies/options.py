@@ -24,6 +24,7 @@ class PretrainedModel(ModelSection):
     lora: LoraSection | None = None
     """None trains every weight."""
     quantize: Literal["4bit"] | None = None
+    """Keep the frozen weights in 4 bits; needs `lora`."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """Compute layers a second time in the backward pass, which takes a third more time and far less memory. auto: from
     where the memory is not enough otherwise."""

@@ -2,6 +2,8 @@
 
 import copy
 import difflib
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
@@ -27,6 +29,9 @@ from plumbline.storage import SMALL, dumps, read_text
 
 MOST_PARENTS = 20
 """Recipes that a recipe may extend, one after the other."""
+_GROUP = re.compile(r"# Group (\d+): (.+)")
+_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+DATA = (".jsonl", ".csv", ".parquet")
 MOST_FILES = 200
 """Files that are read for one recipe: a recipe may extend several, and each of these several again."""
 
@@ -124,16 +129,36 @@ def find(source: str | Path) -> Path:
         RecipeError: there is none.
     """
     path = Path(source)
+    if mistaken := _no_recipe(str(source), path):
+        raise mistaken
     if path.suffix in {".yaml", ".yml"} or path.exists():
         if path.is_file():
             return path
-        raise RecipeError(f"no recipe at {path}", f"bundled recipes: {', '.join(names())}")
+        raise RecipeError(f"no recipe at {path}", "`plumbline recipe` lists the bundled ones")
     for folder in _folders():
         if (folder / f"{path}.yaml").is_file():
             return folder / f"{path}.yaml"
     close = difflib.get_close_matches(str(source), names(), n=1)
-    fix = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names())}"
+    fix = f"did you mean {close[0]}?" if close else "`plumbline recipe` lists the bundled ones"
     raise RecipeError(f"no recipe named {source}", fix)
+
+
+def _no_recipe(source: str, path: Path) -> RecipeError | None:
+    """What to do where a model or a file of rows stands for a recipe; None where it is neither."""
+    if path.suffix.lower() in DATA or source.startswith("hf://"):
+        what, model, data = "data", "MODEL", shlex.quote(source)
+    elif (
+        (path / "config.json").is_file()
+        or path.suffix.lower() == ".gguf"
+        or (_HUB.fullmatch(source) and not path.exists() and path.suffix not in {".yaml", ".yml"})
+    ):
+        what, model, data = "a model", shlex.quote(source), "FILE"
+    else:
+        return None
+    return RecipeError(
+        f"{source} is {what}, and a recipe is meant",
+        f"write one: plumbline init --model {model} --data {data} --reward MODULE:FUNCTION",
+    )
 
 
 def extended(source: str | Path) -> list[Path]:
@@ -163,6 +188,33 @@ def names() -> list[str]:
 def descriptions() -> dict[str, str]:
     """What the bundled recipes are for, by name; they are read, and not checked, because that takes longer."""
     return {name: _description(find(name)) for name in names()}
+
+
+def grouped() -> dict[str, list[str]]:
+    """The bundled recipes that a person would start, by the heading in their first line: `# Group 2: Heading`.
+
+    The number orders the headings; a recipe without this line is in none of them.
+    """
+    groups: dict[tuple[int, str], list[str]] = {}
+    for name in names():
+        if match := _GROUP.match(read_text(find(name), RecipeError, SMALL)):
+            groups.setdefault((int(match[1]), match[2]), []).append(name)
+    return {heading: groups[number, heading] for number, heading in sorted(groups)}
+
+
+def listing(every: bool) -> str:
+    """The bundled recipes with what they are for, under their headings; or all of them."""
+    said = descriptions()
+    groups = {"": [*said]} if every else grouped()
+    width = max((len(name) for some in groups.values() for name in some), default=0)
+    blocks = [
+        "".join([*([f"{heading}\n"] if heading else []), *(f"  {name:{width}}  {said[name]}\n" for name in some)])
+        for heading, some in groups.items()
+    ]
+    rest = len(said) - sum(map(len, groups.values()))
+    if not every:
+        blocks.append(f"`plumbline recipe --all` lists {rest} more; `plumbline init` writes a recipe for your data.\n")
+    return "\n".join(blocks)
 
 
 def _description(path: Path) -> str:

@@ -54,12 +54,19 @@ class Condition(_Brief):
     sustained: PositiveInt = 1
     """At so many points in a row."""
     above: float | None = None
+    """The figure is greater."""
     at_least: float | None = None
+    """The figure is greater or equal."""
     below: float | None = None
+    """The figure is smaller."""
     at_most: float | None = None
+    """The figure is smaller or equal."""
     all: list[Union["Condition", Named]] | None = Field(default=None, min_length=1)
+    """All of these conditions hold."""
     any: list[Union["Condition", Named]] | None = Field(default=None, min_length=1)
+    """At least one of these conditions holds."""
     none: list[Union["Condition", Named]] | None = Field(default=None, min_length=1)
+    """None of these conditions holds."""
 
     @property
     def parts(self) -> list[Union["Condition", str]]:
@@ -127,7 +134,7 @@ class WatchRule(_Brief):
     stop_if: Condition | None = None
     """Stop, after a checkpoint."""
     warn_if: Condition | None = None
-    """Say so, and go on."""
+    """Print a warning and continue."""
     advice: str = ""
     """What it means, and what to do."""
 
@@ -149,11 +156,15 @@ class Question(_Brief):
     """Something to answer from a run: whether a condition holds, or which of some figures is the lowest."""
 
     ask: str
+    """The question, for people."""
     when: Condition | Named | None = None
+    """The condition, or its name."""
     lowest: list[Metric] | None = Field(default=None, min_length=2)
+    """Metrics of which the lowest is the answer."""
     if_yes: str = ""
     """What it means where the condition holds."""
     if_no: str = ""
+    """What it means where the condition does not hold."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -166,13 +177,16 @@ class Change(Section):
     """A key of the next recipe."""
 
     to: Any
+    """The new value."""
     because: str
+    """The reason, for people."""
 
 
 class Branch(_Brief):
     """What to do next where a condition holds."""
 
     when: Condition | Named
+    """The condition, or its name."""
     says: str
     """The conclusion."""
     changes: dict[str, Change | None] = Field(default={})
@@ -180,6 +194,7 @@ class Branch(_Brief):
     weakest: Metric | None = None
     """Where several branches beside each other hold, that of the lowest of these is taken, not the first."""
     branches: dict[Named, "Branch | None"] = Field(default={})
+    """Further branches, tried where this one holds."""
 
     def conditions(self) -> Iterator[Condition | str]:
         """Its own and those of the branches in it."""
@@ -195,7 +210,9 @@ class DecideSection(Section):
     conditions: dict[Named, Condition] = Field(default={})
     """To be referred to by name; each may refer to those before it."""
     questions: dict[Named, Question | None] = Field(default={})
+    """What is asked of the run."""
     branches: dict[Named, Branch | None] = Field(default={})
+    """The tree: the first branch that holds is taken."""
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:

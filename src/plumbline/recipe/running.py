@@ -18,9 +18,11 @@ class EvaluationSection(Section):
     every: int = Field(default=20, ge=0)
     """RL steps between evaluations inside training; 0 evaluates at the ends only."""
     split: str = "val"
+    """The split that is used inside training."""
     limit: PositiveInt | None = 64
     """Examples of the split that are used inside training, of each task."""
     final: list[str] = Field(default=["val", "test"])
+    """The splits that are used at the ends."""
     final_limit: PositiveInt | None = None
     """Examples of each of these splits that a run uses, of each task; None uses all."""
     steps: PositiveInt | None = None
@@ -48,10 +50,15 @@ class RunSection(Section):
     """Where the run is written, and how often."""
 
     folder: str = "runs"
+    """Where runs are written; each has a folder with its name."""
     trackers: list[Literal["trackio", "wandb", "tensorboard"]] = Field(default=[])
+    """Trackers that get the metrics as well, such as [wandb]."""
     project: str = "plumbline"
+    """The project's name in the trackers."""
     checkpoint_every: PositiveInt = 20
+    """Steps from one checkpoint to the next."""
     keep_checkpoints: PositiveInt = 2
+    """Checkpoints that are kept, the newest ones."""
     preflight: bool = True
     """Refuse to begin where `plumbline check RECIPE` finds something fatal that takes seconds to see."""
 
@@ -60,6 +67,7 @@ class EngineSection(Section):
     """An engine that draws rollouts in place of this process, and is handed the weights."""
 
     name: Literal["vllm"]
+    """Which engine."""
     address: str | None = None
     """Of a server that runs already, such as http://127.0.0.1:8000; without one the run starts and stops its own."""
     python: str | None = None

@@ -40,6 +40,7 @@ class TaskSection(Section):
     name: str = "jsonl"
     """One of `plumbline.tasks.task_names`, or `module:Class` for a task of yours; by default rows and a function."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """The task's own: those of `jsonl` are below, those of others on the task's page."""
 
 
 TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
@@ -61,14 +62,23 @@ class TinySection(Section):
     """
 
     hidden: PositiveInt = 96
+    """Width of the hidden states."""
     layers: PositiveInt = 3
+    """Transformer layers."""
     heads: PositiveInt = 4
+    """Attention heads of a layer."""
     vocabulary: PositiveInt = 1536
+    """Tokens that its tokenizer learns."""
     context: PositiveInt = 1024
+    """Longest prompt plus completion, in tokens."""
     steps: PositiveInt = 400
+    """Steps of its pretraining."""
     batch_size: PositiveInt = 16
+    """Texts of a pretraining step."""
     learning_rate: float = Field(default=3e-3, gt=0)
+    """Of its pretraining."""
     task_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the pretraining records, laid over the task's."""
 
     @property
     def inner(self) -> int:
@@ -89,13 +99,18 @@ class LoraSection(Section):
     """Low-rank adapters on the linear layers; the base stays frozen, and without its adapter it is the reference."""
 
     rank: PositiveInt = 16
+    """Rank of each adapter."""
     alpha: PositiveInt = 32
+    """The adapter's output is scaled by alpha / rank."""
     targets: str | list[str] = "all-linear"
+    """Names of the layers that get adapters."""
 
 
 class ModelSection(Section):
-    """The policy: which weights, and how they are loaded. What a family needs beside these keys stands in a subclass,
-    which the family declares (see `plumbline.recipe.families`)."""
+    """The policy: which weights, and how they are loaded.
+
+    What a family needs beside these keys stands in a subclass, which it declares (see `plumbline.recipe.families`).
+    """
 
     how: ClassVar[frozenset[str]] = frozenset({"device", "threads", "rows_at_once"})
     """Keys that say how a run is executed: they may change at a resume, and no saved model remembers them."""
@@ -110,18 +125,18 @@ class ModelSection(Section):
     device: str = "auto"
     """auto, cpu, cuda, or one of several GPUs, such as cuda:1. auto: a GPU where there is one."""
     threads: Annotated[int, Field(gt=0, le=1024)] | None = None
-    """CPU threads; None leaves it to torch. Of a wide model each has passes and answers of its own. A tiny model works
-    faster with one, and its results depend on it."""
+    """CPU threads; None leaves it to torch. A tiny model is faster with one, and its results depend on the number."""
     context: PositiveInt | None = None
     """Longest prompt plus completion; None takes the model's own limit."""
     chat_template: str | None = None
     """For a tokenizer without one: `chatml`, or the path of a Jinja file."""
     date: str = DATE
-    """The day that a chat template is told where it asks for today's: prompts are the same on every day."""
+    """What a chat template gets as today's date, so that prompts are the same on every day."""
     rows_at_once: PositiveInt | None = None
-    """Answers drawn side by side; None: 64 on a CPU, more on a GPU. Fewer need less memory, and are the same answers;
-    out of memory, a run goes on with half as many."""
+    """Answers drawn at the same time; None: 64 on a CPU, more on a GPU. Fewer need less memory and give the same
+    answers; out of memory, a run continues with half as many."""
     trust_remote_code: bool = False
+    """Run the code that comes with the model's files; a file that sets it needs `--trust-code`."""
 
     def meaning(self) -> dict[str, Any]:
         """What decides how the weights are used and so what they score; a saved model remembers it.
@@ -158,12 +173,17 @@ class OptimiserSection(Section):
     """AdamW, its schedule and the clipping of the gradient."""
 
     learning_rate: float = Field(default=1e-4, gt=0)
+    """The highest rate of the schedule."""
     schedule: Schedule = "constant_with_warmup"
+    """How the rate changes after the warm-up; `constant` has no warm-up."""
     warmup: float = Field(default=0.05, ge=0)
     """Below 1: share of the steps; from 1 on: a number of steps."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Of AdamW."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
+    """AdamW's decay rates of the mean and of the square of the gradient."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    """A larger gradient is scaled down to this norm."""
 
     def check_warmup(self, steps: int) -> None:
         """Refuse a warm-up that the steps never leave.
@@ -201,11 +221,14 @@ class SftSection(Section):
     on_cpu: ClassVar[int] = 16384
 
     steps: PositiveInt | None = None
+    """Optimiser steps; give these or `epochs`."""
     epochs: float | None = Field(default=None, gt=0)
+    """Passes over the demonstrations; give these or `steps`."""
     seconds: Budget = None
     """Processor-seconds of this process that steps may take: the stage ends with the step that reaches them, if `steps`
     or `epochs` do not end it before, and the learning rate's schedule follows the larger share of the two."""
     batch_size: PositiveInt = 16
+    """Demonstrations of an optimiser step."""
     tasks: list[str] | None = None
     """Of several tasks those whose demonstrations are shown; None shows all."""
     tokens_per_pass: PositiveInt | Literal["auto"] = "auto"  # noqa: S105 - no password
@@ -246,10 +269,10 @@ class TeacherSection(Section):
     weights: Literal["start", "present"] = "start"
     """Of the model itself: those that the stage began with, or those that are trained (without gradient)."""
     hint: str | None = None
-    """Added to the last message of the teacher's prompt; {gold} in it is the gold answer."""
+    """Added to the last message of the teacher's prompt; {gold} in it is the reference answer."""
     again: str | None = None
-    """Asked of the teacher after the prompt and the gold answer as its own, such as: Repeat your answer exactly. A
-    small model copies its own answer better than one that it is told."""
+    """Asked of the teacher after the prompt and the reference answer as its own, such as: Repeat your answer exactly.
+    A small model copies its own answer better than one that it is told."""
 
     @property
     def has_hint(self) -> bool:
@@ -297,11 +320,13 @@ class RlSection(Section):
     on_cpu: ClassVar[int] = 8192
 
     steps: PositiveInt
+    """Batches of rollouts that are drawn and learnt from."""
     seconds: Budget = None
     """As in SFT: of drawing, judging and updating; evaluations and other processes are not in it."""
     algorithm: SerializeAsAny[Algorithm] = Grpo()
     """A name, or {name: ..., its options} (see `plumbline.algorithms` and docs/reference/algorithms.md)."""
     prompts_per_step: PositiveInt = 4
+    """Prompts of a batch of rollouts."""
     resample: Annotated[int, Field(ge=0, le=16)] = 0
     """Rounds of further prompts that replace groups without a signal (dynamic sampling, as in DAPO). The bias: prompts
     with a spread are over-represented in gradient and train/reward; train/reward_drawn is of all that was drawn."""
@@ -323,12 +348,9 @@ class RlSection(Section):
     lag: int = Field(default=0, ge=0)
     """The sampler draws with weights that are so many versions behind, while the learner trains (`training.ahead`)."""
     old: Literal["recorded", "rescored"] = "recorded"
-    """What a ratio's old log-probabilities are: those that the sampler recorded, or the learner's before the update.
-
-    recorded: new / sampler is one ratio with one clip. Right where sampler and learner agree, so at lag 0, and at a
-    small lag: the ratio corrects for it, but what was learnt since uses up the clip.
-    rescored: new / learner before the update, so the clip bounds this update alone, whatever the sampler was. It needs
-    `tis` where the sampler differs; without, what differs goes uncorrected into the gradient."""
+    """What a ratio's old log-probabilities are. recorded: those of the sampler. Right where sampler and learner agree,
+    so at lag 0; at a small lag the ratio corrects for it, but what was learnt since uses up the clip. rescored: the
+    learner's before the update, so the clip bounds this update alone. It needs `tis` where the sampler differs."""
     tis: float | None = Field(default=None, ge=1)
     """Weight losses by min(learner before the update / sampler, this cap), for example 2 (`algorithms.objective`); only
     with `old: rescored`, because against recorded ones the ratio has this factor already."""
@@ -412,11 +434,14 @@ class Recipe(Section):
     """Keys that only other families of models read (`plumbline.recipe.families`)."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """What the run is called; its folder is `run.folder`/name."""
     description: str = ""
+    """A sentence about it, which `plumbline recipe` prints."""
     controls: ControlsSection = ControlsSection()
     seed: int = 0
+    """Of every random number of the run."""
     task: TaskSection | None = None
-    """None is jsonl, where there are no `tasks`."""
+    """The task and its options; where there are no `tasks`, by default jsonl."""
     tasks: dict[TaskName, SharedTaskSection] | None = None
     """Several tasks in one run, by names of your choice; instead of `task`. All else of the recipe holds for each. One
     that is set to null is left out, which takes it away from a recipe that is extended."""

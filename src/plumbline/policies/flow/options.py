@@ -25,6 +25,7 @@ class FlowSampling(SteppedSampling):
     """Its sampling law."""
 
     kernel: Kernel = "conditional"
+    """How a step jumps."""
 
 
 OPTIONS = FamilyOptions(

@@ -44,6 +44,7 @@ class MaskedSampling(SteppedSampling):
     """Parts of the canvas that are filled one after the other, each in an equal share of the steps. A model with
     `block` fills its own blocks one after the other, and leaves this at 1."""
     selector: Selector = "random"
+    """How a step chooses the positions that it fills."""
     position_temperature: float = 1.0
     """Of the scores by which a selector chooses positions: small prefers the most confident ones."""
     threshold: float = 0.9

@@ -35,14 +35,15 @@ class JsonlOptions(Section):
     val: str | float = 0.1
     """A file of its own, or a share of the prompts of `train`, which are then held out."""
     test: str | float = 0.1
+    """As `val`; what a run reports at its end."""
     seed: int = 0
     """Of the shares: which prompts are held out."""
     prompt: str = "prompt"
-    """The column with the prompt: a text, or a list of messages. Messages that end with the assistant's hold the gold
-    answer, too."""
+    """The column with the prompt: a text, or a list of messages. Messages that end with the assistant's hold the
+    reference answer, too."""
     gold: str | None = None
-    """The column with an answer that earns everything, or a template of columns such as `#### {answer}`; None where
-    there is none."""
+    """The reference answer, which earns everything: a column, or a template of columns such as `#### {answer}`; None
+    where there is none."""
     system: str | None = None
     """A system message before every prompt that has none."""
     stratum: str | None = None

@@ -120,14 +120,30 @@ class JsonlTask(Task):
         """See `Task.precheck`."""
         examples, column = self.examples("train"), self.options.gold or "COLUMN"
         likely = [] if self._records.has_gold else self.likely(examples[:2])
+        notes = [*self._records.notes]
+        if self.sums and not self.has_gold and self.options.range is None:
+            notes.append(
+                f"no range is declared, and no gold answers show it: {', '.join(self.options.parts())} count from 0 to "
+                "1, and the first number outside stops the run. Declare it with task.options.range"
+            )
         try:
-            return [*self._records.notes, *precheck(self, examples, verdicts, column, likely)]
+            return [*notes, *precheck(self, examples, verdicts, column, likely)]
         except DataError as error:
             if isinstance(error.__cause__, RewardError) or (misread := self.misread(examples)) is None:
                 raise
             raise DataError(*misread) from error
 
     # -- what an audit asks besides ------------------------------------------------------------------------------------
+
+    @property
+    def sums(self) -> bool:
+        """Whether parts add up, as they do in TRL."""
+        return self._scoring.sums
+
+    @property
+    def has_gold(self) -> bool:
+        """Whether the rows have gold answers."""
+        return self._records.has_gold
 
     @property
     def shares(self) -> Mapping[str, float]:

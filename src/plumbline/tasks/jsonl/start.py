@@ -1,0 +1,386 @@
+"""A first recipe for rows and a reward function: looks at the data, tries the reward, and writes what it saw."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plumbline.config.imports import allowed, dotted
+from plumbline.config.overrides import read_yaml
+from plumbline.errors import DataError, RecipeError, StorageError
+from plumbline.recipe import parse
+from plumbline.recipe.from_trl import TrlScript, read_script
+from plumbline.recipe.keys import EDITOR_LINE
+from plumbline.storage import write_text
+from plumbline.tasks.jsonl.files import HUB, read_rows
+from plumbline.tasks.jsonl.scorer import Scorer, Scoring
+from plumbline.tasks.jsonl.task import JsonlTask, open_rows
+from plumbline.tasks.precheck import GOLD, LABEL, Case, cases_of, within_budget
+
+PROMPTS = ("prompt", "question", "problem", "messages", "instruction", "query", "input", "text")
+GOLDS = ("completion", "gold", "solution", "answer", "ground_truth", "response", "output", "target", "final_answer")
+GOLDS_BY_LABEL = ("label", "expected")
+LOOKED_AT = 1000
+"""Rows that lengths are measured of."""
+STEPS, PROMPTS_PER_STEP, TOKENS = 200, 8, 256
+
+
+@dataclass
+class Start:
+    """What a recipe is written from."""
+
+    model: str
+    data: str
+    rewards: Sequence[str]
+    out: Path
+    prompt: str | None = None
+    """The column; None: the first of `PROMPTS` that the rows have."""
+    gold: str | None = None
+    """A column or a template; None: the column whose texts earn most, where one earns anything."""
+    script: TrlScript | None = None
+
+
+@dataclass
+class _Seen:
+    """The options that were settled on, and what is said of them."""
+
+    options: dict[str, Any]
+    columns: list[str] = field(default_factory=list)
+    remarks: dict[str, str] = field(default_factory=dict)
+    """Comments by key."""
+    lines: list[str] = field(default_factory=list)
+    gold_tried: str = ""
+    task: JsonlTask | None = None
+
+
+def started(
+    model: str | None,
+    data: str | None,
+    reward: str | None,
+    script: Path | None,
+    out: Path,
+    prompt: str | None = None,
+    gold: str | None = None,
+) -> Start:
+    """What is given, and of what is not given what a script for TRL says.
+
+    Raises:
+        RecipeError: the script cannot be used, or model, data or reward is known from neither.
+    """
+    read = None if script is None else read_script(script)
+    rewards = reward.split(",") if reward else read.rewards if read else []
+    if not rewards and read is not None and read.own:
+        raise RecipeError(
+            f"{', '.join(read.own)} is defined in {script}, which trains when it is imported",
+            f"move it to a file of its own, such as rewards.py, and add --reward rewards:{read.own[0]}",
+        )
+    model, data = model or (read.model if read else None), data or (read.data if read else None)
+    needed = {"--model MODEL": model, "--data FILE": data, "--reward MODULE:FUNCTION": rewards}
+    if lacking := [option for option, value in needed.items() if not value]:
+        where = f"not in {script}" if script else "not given"
+        raise RecipeError(f"a recipe needs {' and '.join(lacking)}, which is {where}", f"add {' '.join(lacking)}")
+    assert model is not None
+    assert data is not None
+    return Start(model, data, rewards, out, prompt, gold, read)
+
+
+def start(what: Start) -> list[str]:
+    """Write a recipe, and say in a few lines what was seen of the data and the reward.
+
+    Raises:
+        StorageError: the file is there already; it is not touched.
+        RecipeError: something is not given, or the reward function cannot be used.
+        DataError: the rows cannot be read, or have no column that is a prompt.
+    """
+    if what.out.suffix not in {".yaml", ".yml"}:
+        raise RecipeError(f"{what.out} is no name of a recipe", "give a file that ends in .yaml")
+    if what.out.exists():
+        raise StorageError(f"{what.out} is there already; it was not touched", "give another file with --out")
+    seen = look(what)
+    text = written(what, seen)
+    parse(read_yaml(text, str(what.out)), str(what.out))
+    write_text(what.out, text)
+    return [
+        *seen.lines,
+        *(f"from the script: {note}" for note in (what.script.notes if what.script else ())),
+        f"{what.out} is written. Try the reward:  plumbline audit {what.out} --trust-code",
+        "Keys in your editor:  plumbline recipe --schema --out recipe.schema.json",
+        f"Train:  plumbline run {what.out} --trust-code",
+    ]
+
+
+# -- looking -----------------------------------------------------------------------------------------------------------
+
+
+def look(what: Start) -> _Seen:
+    """Read the rows, find the columns, and try the reward on them.
+
+    Raises:
+        RecipeError, DataError: see `start`.
+    """
+    data = _address(what.data)
+    rows = [row for _, row in islice(read_rows(data), LOOKED_AT)]
+    if not rows:
+        raise DataError(f"{data} has no rows", "give a file or a data set with rows")
+    columns = [*rows[0], *(["ground_truth"] if isinstance(rows[0].get("reward_model"), dict) else [])]  # verl's rows
+    prompt = what.prompt or next((name for name in PROMPTS if name in columns), None)
+    if prompt is None or prompt not in columns:
+        raise DataError(
+            f"{data} has no column {prompt}" if prompt else f"no column of {data} is called as a prompt is",
+            f"name it with --prompt; the columns are {', '.join(columns)}",
+        )
+    rewards = [dotted(name) for name in what.rewards]
+    seen = _Seen({"train": data, "prompt": prompt, "score": rewards[0] if len(rewards) == 1 else rewards}, columns)
+    if what.script is not None and "task.options.weights" in what.script.values:
+        seen.options["weights"] = what.script.values["task.options.weights"]
+    prompts = [row.get(prompt) or "" for row in rows]
+    lengths = [len(text if isinstance(text, str) else str(text)) for text in prompts]
+    last = [text[-1] for text in prompts if isinstance(text, list)]
+    ends_with_answer = any(isinstance(message, dict) and message.get("role") == "assistant" for message in last)
+    if not all(map(allowed, rewards)):
+        seen.lines.append("the reward was not tried, because only the script names it: add --trust-code to try it")
+        _untried(what, seen)
+    else:
+        if "weights" not in seen.options and (parts := _parts(open_rows(seen.options))):
+            seen.options["weights"] = dict.fromkeys(parts, 1.0)
+            seen.remarks["weights"] = "of the parts that the function names"
+        _tried(seen, [] if ends_with_answer else _golds(what, seen), what.gold is not None)
+    assert seen.task is not None
+    counts = {split: len(seen.task.examples(split)) for split in ("train", "val", "test")}
+    share = ", ".join(f"{count} {split}" for split, count in counts.items())
+    seen.lines.insert(0, f"{data}: {sum(counts.values())} rows ({share}); columns {', '.join(columns)}")
+    seen.lines.insert(1, f"prompts: column {prompt}, {min(lengths)} to {max(lengths)} characters")
+    return seen
+
+
+def _address(data: str) -> str:
+    """Data as the option `train` has it: a name of the hub, or a folder, begins with `hf://`."""
+    path = Path(data)
+    if data.startswith(HUB) or path.is_file():
+        return data
+    if path.is_dir():
+        return f"{HUB}{data}"
+    hub = re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+){1,2}(:.+)?", data) and path.suffix not in {".jsonl", ".csv", ".parquet"}
+    return f"{HUB}{data}" if hub else data
+
+
+def _golds(what: Start, seen: _Seen) -> list[str]:
+    """Columns that may hold reference answers, the likeliest first."""
+    if what.gold is not None:
+        return [what.gold]
+    needed = Scoring(open_rows(seen.options).options).needs
+    names = [*GOLDS, *sorted(needed), *GOLDS_BY_LABEL]
+    return [name for name in dict.fromkeys(names) if name in seen.columns and name != seen.options["prompt"]]
+
+
+def _untried(what: Start, seen: _Seen) -> None:
+    gold = what.gold or next((name for name in GOLDS if name in seen.columns), None)
+    if gold is not None:
+        seen.options["gold"] = gold
+        seen.remarks["gold"] = "the reference answer (the key is called gold): it should earn 1"
+    seen.task = open_rows(seen.options)
+
+
+def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
+    """Settle on the column of the reference answers, and on ranges, by what they earn."""
+    best_gold = None
+    for column in golds:
+        gold = column
+        try:
+            task = _with_range(open_rows({**seen.options, "gold": gold}))
+            if (labelled := task.label(task.examples("train"))) is not None:
+                gold = labelled.template.replace("{}", f"{{{column}}}")
+                task = _with_range(open_rows({**seen.options, "gold": gold}))
+            earned = _earned(task)
+        except DataError:  # a column with empty cells
+            if given:
+                raise
+            continue
+        if earned.get(GOLD, 0.0) > 0 and (best_gold is None or earned[GOLD] > best_gold[2][GOLD] + 1e-6):
+            best_gold = gold, task, earned, labelled
+    if best_gold is not None:
+        gold, task, earned, labelled = best_gold
+        seen.options["gold"] = gold
+        seen.remarks["gold"] = "the reference answer, which should earn 1; the key is called gold"
+        if labelled is not None:
+            seen.lines.append(f"{labelled.cause}; the recipe has the template {gold!r}")
+            seen.remarks["gold"] = f"the column is a label, which alone earns {labelled.gold:.3f}; this is a completion"
+        said = f"gold answers earn {earned[GOLD]:.3f}"
+    else:
+        task = _with_range(open_rows(seen.options))
+        earned = _earned(task)
+        said = "no gold answers, so no ceiling and no SFT"
+        for gold in [] if not earned or (given and "{" in golds[0]) else golds[:1]:
+            seen.gold_tried = gold
+            texts = [str(item.reference.get(gold, "")) for item in task.examples("train")]
+            like = f" and looks like a label (at most {LABEL} characters)" if max(map(len, texts)) <= LABEL else ""
+            seen.lines.append(
+                f"the column {gold} earns nothing as an answer{like}: give a template of a whole answer, such as "
+                f"gold: '#### {{{gold}}}'"
+            )
+    baselines = {kind: mean for kind, mean in earned.items() if kind.startswith("control ")}
+    if baselines:
+        best = max(baselines, key=baselines.__getitem__)
+        said += f"; the best baseline, {best.removeprefix('control ')}, earns {baselines[best]:.3f}"
+    seen.lines.append(said)
+    if task.options.range is not None:
+        pairs = task.options.range
+        seen.options["range"] = {part: list(pair) for part, pair in pairs.items()} if isinstance(pairs, dict) else pairs
+        seen.remarks["range"] = "the least and the most of each part, as seen in a few texts: correct them if need be"
+    try:
+        task.precheck(0)
+    except DataError as error:
+        seen.lines.append(f"not ready: {error.cause}. {error.fix}")
+    seen.task = task
+
+
+def _parts(task: JsonlTask) -> list[str]:
+    """The parts that functions name, where one of them returns a mapping and not a number."""
+    cases = next(cases_of(task, task.examples("train")))
+    parts: dict[str, bool] = {}
+    for scorer in Scoring(task.options).scorers:
+
+        def said(case: Case, scorer: Scorer = scorer) -> Any:
+            return scorer([task.prompt_of(case.example)], [case.text], [case.example.reference])[0]
+
+        for _, value in within_budget(cases, said):
+            named = isinstance(value, Mapping)
+            parts |= dict.fromkeys(map(str, value), True) if named else {scorer.part: False}
+    return [*parts] if any(parts.values()) else []
+
+
+def _with_range(task: JsonlTask) -> JsonlTask:
+    """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say."""
+    fitted = task.fitted()
+    if fitted is not None:
+        return fitted
+    seen = task.seen_ranges()
+    outside = any(low < 0 or high > 1 for low, high in seen.values())
+    if outside or (task.sums and not task.has_gold):
+        return JsonlTask(task.options.model_copy(update={"range": seen}))
+    return task
+
+
+def _earned(task: JsonlTask) -> dict[str, float]:
+    """The mean reward of gold answers and of each baseline, on a few examples."""
+    cases = [case for some in cases_of(task, task.examples("train")) for case in some if case.kind != "hostile text"]
+    rewards: dict[str, list[float]] = defaultdict(list)
+    for case, total in within_budget(cases, lambda case: task.judge(case.example, case.text)[1].total):
+        rewards[case.kind].append(total)
+    return {kind: sum(totals) / len(totals) for kind, totals in rewards.items()}
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def written(what: Start, seen: _Seen) -> str:
+    """The recipe's text."""
+    assert seen.task is not None
+    train = seen.task.examples("train")
+    values = dict(what.script.values) if what.script else {}
+    stage = what.script.stage if what.script else "rl"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _called(what))).strip("-._") or "first"
+    values.pop("task.options.weights", None)
+    if stage == "rl":
+        values.setdefault("rl.prompts_per_step", min(PROMPTS_PER_STEP, len(train)))
+        if what.script is None:
+            values |= {"rl.steps": STEPS, "rl.group_size": 8, "rl.optimiser.learning_rate": 5e-6}
+            longest = max((len(item.gold or "") for item in train), default=0)
+            values["sampling.max_tokens"] = max(TOKENS, 1 << (longest // 2).bit_length())
+        elif what.script.epochs is not None:
+            steps = round(what.script.epochs * len(train) / values["rl.prompts_per_step"])
+            values["rl.steps"] = max(1, steps)
+    values.setdefault("evaluation.final", ["test"])
+    values["model.name"] = what.model
+    sections: dict[str, Any] = {}
+    for key, value in values.items():
+        _put(sections, key, value)
+    lines = [
+        EDITOR_LINE.rstrip(),
+        f"# Try the reward: plumbline audit {what.out} --trust-code. Train: plumbline run {what.out} --trust-code",
+        f"# What each key means: plumbline recipe {what.out} --commented",
+        *(f"# From the script: {_comment(note)}" for note in (what.script.notes if what.script else ())),
+        *(["# What the script does not set has TRL's defaults."] if what.script else []),
+        f"name: {_flow(name)}",
+        *([f"seed: {_flow(sections.pop('seed'))}"] if "seed" in sections else []),
+        "task:",
+        "  name: jsonl",
+        "  options:",
+        *_options(seen),
+        "model:",
+        *(
+            f"  {key}: {_flow(value)}"
+            for key, value in sorted(sections["model"].items(), key=lambda item: item[0] != "name")
+        ),
+    ]
+    if "lora" not in sections.pop("model"):
+        lines.append("  # lora: {rank: 16, alpha: 32}  # train adapters alone, which needs less memory")
+    if stage == "rl" and "gold" in seen.options:
+        lines.append("# sft: {epochs: 1}  # first learn from the reference answers")
+    for section in (stage, *(item for item in ("sampling", "evaluation", "run") if item in sections)):
+        inner = sections[section]
+        if section == stage:
+            lines.append(f"{section}:")
+            order = sorted(inner, key=lambda key: (*FIRST, key).index(key))
+            lines += [f"  {key}: {_flow(inner[key])}{_remark(f'{section}.{key}')}" for key in order]
+        else:
+            lines.append(f"{section}: {_flow(inner)}{_remark(section)}")
+    return "\n".join(lines) + "\n"
+
+
+def _called(what: Start) -> str:
+    data = what.data.removeprefix(HUB).partition(":")[0]
+    return f"{Path(data).stem if Path(data).suffix else Path(data).name}-{Path(what.model).name}".lower()
+
+
+def _options(seen: _Seen) -> list[str]:
+    lines = []
+    for key, value in seen.options.items():
+        remark = {
+            "train": f"columns: {', '.join(seen.columns)}; val and test hold out a tenth of the prompts each",
+            "prompt": "the column that is asked",
+            **seen.remarks,
+        }.get(key)
+        lines.append(f"    {key}: {_flow(value)}{f'  # {_comment(remark)}' if remark else ''}")
+        if key == "prompt" and seen.gold_tried:
+            lines.append(
+                f"    # gold: '#### {{{seen.gold_tried}}}'  # {_comment(seen.gold_tried)} alone earns nothing: a "
+                "template of a whole answer"
+            )
+    return lines
+
+
+def _comment(text: str) -> str:
+    """A comment that stays on its line, whatever columns are called."""
+    return " ".join(text.split())[:160]
+
+
+FIRST = ("steps", "epochs", "prompts_per_step", "batch_size", "group_size")
+REMARKS = {
+    "rl.steps": "batches of answers that are drawn and learnt from",
+    "rl.prompts_per_step": "prompts of a batch",
+    "rl.group_size": "answers to each prompt, which are compared",
+    "sampling": "the longest answer, in tokens",
+}
+
+
+def _remark(key: str) -> str:
+    return f"  # {REMARKS[key]}" if key in REMARKS else ""
+
+
+def _put(values: dict[str, Any], key: str, value: Any) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+    values[last] = value
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, sort_keys=False, width=10**6)
+    return text.strip().removesuffix("...").strip()

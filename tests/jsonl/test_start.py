@@ -1,0 +1,286 @@
+"""A first recipe for rows and a reward function: what is written, what is said, and what a script for TRL becomes."""
+
+import json
+
+import pytest
+import yaml
+
+from plumbline.config.imports import consent
+from plumbline.errors import DataError, RecipeError, RewardError, StorageError
+from plumbline.recipe import load, parse
+from plumbline.recipe.from_trl import read_script
+from plumbline.tasks.jsonl.start import _address, start, started
+from plumbline.training.pipeline import run_recipe
+
+TRL = """
+import re
+def accuracy(completions, answer, **kwargs):
+    return [2.0 if re.findall("#### (.+)", text)[-1:] == [one] else 0.0 for text, one in zip(completions, answer)]
+def form(completions, **kwargs):
+    return [0.5 * ("####" in text) for text in completions]
+def picky(completions, **kwargs):
+    return [float(text == "never written") for text in completions]
+def score(completion, answer):
+    return float(completion.strip() == answer)
+def named(completion, answer):
+    return {"right": float(completion.strip() == answer), "brief": float(len(completion) < 4)}
+def broken(completion):
+    return completion["x"]
+"""
+
+
+def begin(place, reward="accuracy,form", out="recipe.yaml", *, trusted=True, **more):
+    given = {"model": "some/model-1b", "data": "rows.jsonl", "script": None, **more}
+    names = ",".join(f"{place.module}:{name}" for name in reward.split(",")) if reward else None
+    with consent(trusted):
+        lines = start(started(reward=names, out=place.folder / out, **given))
+    return "\n".join(lines), yaml.safe_load((place.folder / out).read_text()), (place.folder / out).read_text()
+
+
+@pytest.fixture
+def place(workplace):
+    workplace.functions(TRL)
+    return workplace
+
+
+def test_a_recipe_is_written_from_what_the_rows_and_the_reward_are_and_it_runs(place, tiny_folder):
+    said, values, text = begin(place, model=str(tiny_folder))
+    options = values["task"]["options"]
+    assert (options["prompt"], options["gold"]) == ("prompt", "#### {answer}")
+    assert options["range"] == {"accuracy": [0, 2], "form": [0, 0.5]}
+    assert "looks like a label, not a completion: its texts earn 0.000" in said
+    assert "40 rows (32 train, 4 val, 4 test); columns prompt, answer, kind" in said
+    assert "prompts: column prompt, 9 to 11 characters" in said
+    assert "gold answers earn 1.000" in said
+    assert said.splitlines()[-1] == f"Train:  plumbline run {place.folder / 'recipe.yaml'} --trust-code"
+    assert text.startswith("# yaml-language-server: $schema=recipe.schema.json\n")
+    assert len(text.splitlines()) <= 25
+    small = ["rl.steps=1", "rl.prompts_per_step=1", "rl.group_size=2", "sampling.max_tokens=16", "model.threads=1"]
+    with consent(everything=True):
+        run = run_recipe(load(place.folder / "recipe.yaml", small), place.folder / "run")
+    assert run.result()["evaluations"]["rl.test.greedy"]["ceiling"] == 1.0
+
+
+def test_a_completion_is_no_label_and_a_reward_of_one_answer_needs_no_range(place):
+    said, values, _ = begin(place, "score")
+    assert values["task"]["options"]["gold"] == "answer"
+    assert "range" not in values["task"]["options"]
+    assert "looks like a label" not in said
+
+
+def test_a_label_that_no_known_form_makes_right_is_said_with_a_template_to_write(place):
+    said, values, text = begin(place, "picky")
+    assert "gold" not in values["task"]["options"]
+    assert values["task"]["options"]["range"] == {"picky": [0, 1]}
+    assert "the column answer earns nothing as an answer and looks like a label" in said
+    assert "    # gold: '#### {answer}'  # answer alone earns nothing" in text
+
+
+def test_parts_that_a_function_names_get_weights_and_one_that_fails_is_said_to(place):
+    _, values, _ = begin(place, "named")
+    assert values["task"]["options"]["weights"] == {"right": 1, "brief": 1}
+    assert values["task"]["options"]["gold"] == "answer"
+    said, values, _ = begin(place, "broken", "broken.yaml")
+    assert "not ready: judging the control blank" in said
+    assert "label" not in said.split("\n")[2]
+
+
+def test_rows_are_csv_too_and_columns_can_be_named(place):
+    (place.folder / "my rows.csv").write_text("ask,right\n" + "".join(f"{n}?,{n}\n" for n in range(20)))
+    with pytest.raises(DataError, match=r"no column of my rows\.csv is called as a prompt is") as error:
+        begin(place, "form", data="my rows.csv")
+    assert error.value.fix == "name it with --prompt; the columns are ask, right"
+    _, values, _ = begin(place, "form", data="my rows.csv", prompt="ask", gold="#### {right}")
+    assert values["task"]["options"]["gold"] == "#### {right}"
+    assert values["name"] == "my-rows-model-1b"
+
+
+@pytest.mark.parametrize(
+    ("data", "address"),
+    [
+        ("openai/gsm8k", "hf://openai/gsm8k"),
+        ("openai/gsm8k/main:train", "hf://openai/gsm8k/main:train"),
+        ("hf://a/b", "hf://a/b"),
+        ("folder", "hf://folder"),
+        ("data/rows.jsonl", "data/rows.jsonl"),
+    ],
+)
+def test_data_of_the_hub_and_of_a_folder_are_told_from_files(workplace, data, address):
+    (workplace.folder / "folder").mkdir()
+    assert _address(data) == address
+
+
+def test_nothing_is_overwritten_and_what_is_missing_is_named(place):
+    begin(place, "score")
+    before = (place.folder / "recipe.yaml").read_text()
+    with pytest.raises(StorageError, match="is there already; it was not touched"):
+        begin(place, "form")
+    assert (place.folder / "recipe.yaml").read_text() == before
+    with pytest.raises(RecipeError, match="is no name of a recipe"):
+        begin(place, "score", "recipe.txt")
+    with pytest.raises(RecipeError, match="needs --model MODEL and --reward MODULE:FUNCTION, which is not given"):
+        begin(place, None, "other.yaml", model=None)
+    with pytest.raises(RecipeError, match="cannot open the scoring function"):
+        begin(place, "nothing", "other.yaml")
+    assert not (place.folder / "other.yaml").exists()
+
+
+# -- a script for TRL --------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+open("ran", "w").close()
+from datasets import load_dataset
+from peft import LoraConfig
+from trl import GRPOConfig, GRPOTrainer
+from {module} import accuracy, form as shape
+
+RATE = 1e-5
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+args = GRPOConfig(
+    output_dir="out/first", learning_rate=RATE, num_generations=4, per_device_train_batch_size=8,
+    gradient_accumulation_steps=2, max_completion_length=128, beta=0.04, num_train_epochs=2, num_iterations=2,
+    reward_weights=[1.0, 0.5], loss_type="bnpo", epsilon_high=0.28, top_k=50, bf16=True, report_to=["wandb"],
+    seed=int(sys.argv[1]), min_p=0.1, use_vllm=True, lr_scheduler_type="cosine", warmup_ratio=0.1, logging_steps=5,
+)
+trainer = GRPOTrainer(
+    model="some/model", reward_funcs=[accuracy, shape], args=args, train_dataset=rows,
+    peft_config=LoraConfig(r=16, lora_alpha=64, lora_dropout=0.05),
+)
+trainer.train()
+"""
+
+
+def script(place, text, name="train.py"):
+    path = place.folder / name
+    path.write_text(text.replace("{module}", place.module))
+    return path
+
+
+def test_a_script_for_trl_becomes_a_recipe_and_is_not_run(place):
+    said, values, text = begin(place, None, model=None, data=None, script=script(place, SCRIPT))
+    assert not (place.folder / "ran").exists()
+    assert values["name"] == "first"
+    assert values["model"] == {"name": "some/model", "dtype": "bfloat16", "lora": {"rank": 16, "alpha": 64}}
+    options = values["task"]["options"]
+    assert options["train"] == "rows.jsonl"
+    assert options["score"] == [f"{place.module}:accuracy", f"{place.module}:form"]
+    assert (options["weights"], options["gold"]) == ([1.0, 0.5], "#### {answer}")
+    assert values["rl"] == {
+        "steps": 16,  # 2 epochs of 32 prompts, 4 a batch
+        "prompts_per_step": 4,
+        "group_size": 4,
+        "inner_epochs": 2,
+        "beta": 0.04,
+        "algorithm": {
+            "name": "grpo",
+            "normaliser": "dapo",
+            "scale_advantages": "group",
+            "clip_low": 0.2,
+            "clip_high": 0.28,
+        },
+        "optimiser": {"learning_rate": 1e-5, "schedule": "cosine", "warmup": 0.1, "betas": [0.9, 0.999]},
+    }
+    assert values["sampling"] == {"max_tokens": 128, "top_k": 50}
+    assert values["run"] == {"trackers": ["wandb"]}
+    for note in (
+        "seed=int(sys.argv[1]) is no constant in the script",
+        "min_p=0.1 has no twin",
+        "lora_dropout=0.05 of LoRA has no twin",
+        "use_vllm=True is engine: vllm",
+    ):
+        assert f"from the script: {note}" in said
+        assert f"# From the script: {note}" in text
+    assert "logging_steps" not in said
+
+
+def test_code_that_only_a_script_names_is_not_imported_without_trust(place, monkeypatch):
+    monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
+    source = script(place, SCRIPT)
+    said, values, _ = begin(place, None, model=None, data=None, script=source, trusted=False)
+    assert "the reward was not tried, because only the script names it: add --trust-code" in said
+    assert values["task"]["options"]["gold"] == "answer"
+    assert "gold answers earn" not in said
+
+
+OWN = """
+import trl
+def mine(completions, **kwargs): ...
+{before}trl.GRPOTrainer(model="m", reward_funcs=mine, args=trl.GRPOConfig(max_steps={steps})).train()
+"""
+
+
+def test_a_reward_in_the_script_itself_is_named_where_an_import_does_not_train(place):
+    guarded = script(place, OWN.format(before='if __name__ == "__main__":\n    ', steps=7), "guarded.py")
+    assert read_script(guarded).rewards == ["guarded:mine"]
+    bare = script(place, OWN.format(before="", steps=7), "bare.py")
+    with pytest.raises(RecipeError, match=r"mine is defined in .*bare.py, which trains when it is imported") as error:
+        begin(place, None, script=bare)
+    assert "add --reward rewards:mine" in error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("config", "values"),
+    [
+        ("", {"rl.optimiser.learning_rate": 1e-6, "sampling.max_tokens": 512, "rl.prompts_per_step": 1, "seed": 42}),
+        ("max_steps=60, num_iterations=3", {"rl.steps": 20}),
+        ("steps_per_generation=4, gradient_accumulation_steps=2", {"rl.prompts_per_step": 4, "rl.minibatch": 2}),
+        (
+            "loss_type='cispo', epsilon_high=5.0",
+            {"rl.algorithm": {"name": "cispo", "clip_high": 4.0, "scale_advantages": "group"}},
+        ),
+        (
+            "importance_sampling_level='sequence', scale_rewards=False, loss_type='grpo'",
+            {"rl.algorithm": {"name": "gspo", "normaliser": "grpo", "scale_advantages": "none"}},
+        ),
+    ],
+)
+def test_settings_mean_what_they_mean_in_trl(place, config, values):
+    read = read_script(script(place, f"import trl\nconfig = trl.GRPOConfig({config})\n"))
+    assert {key: read.values[key] for key in values} == values
+    kept = {key: each for key, each in read.values.items() if key.startswith("rl.algorithm")}
+    parse({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "algorithm": kept["rl.algorithm"]}})
+
+
+def test_supervised_scripts_and_those_of_unsloth_are_read(place):
+    source = """
+model, tokenizer = FastLanguageModel.from_pretrained(model_name="unsloth/some-model", load_in_4bit=True)
+model = FastLanguageModel.get_peft_model(model, r=8, lora_alpha=16, random_state=3)
+rows = load_dataset("openai/gsm8k", "main", split="train").map(str)
+trainer = SFTTrainer(model=model, train_dataset=rows, args=SFTConfig(max_length=2048, num_train_epochs=1))
+"""
+    read = read_script(script(place, source))
+    assert (read.stage, read.model, read.data) == ("sft", "unsloth/some-model", "hf://openai/gsm8k/main:train")
+    assert read.values["model.lora"] == {"rank": 8, "alpha": 16}
+    assert read.values["model.quantize"] == "4bit"
+    assert (read.values["model.context"], read.values["sft.epochs"], read.values["sft.batch_size"]) == (2048, 1, 8)
+    assert "the script changes the rows (map)" in read.notes[0]
+    _, values, _ = begin(place, "score", data="rows.jsonl", script=place.folder / "train.py")
+    assert values["sft"]["epochs"] == 1
+    assert "rl" not in values
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("x = (", "is no Python"), ("x = 1", "builds neither"), ("GRPOConfig(num_generations='8')", "of the wrong kind")],
+)
+def test_a_script_that_says_nothing_is_an_error(place, text, message):
+    with pytest.raises(RecipeError, match=message):
+        read_script(script(place, text))
+
+
+# -- TRL's scale -------------------------------------------------------------------------------------------------------
+
+
+def test_trls_parts_are_worth_their_range_and_without_range_and_gold_the_scale_is_said(place):
+    task = place.open(["accuracy", "form"], range={"accuracy": [0, 2], "form": [0, 0.5]})
+    example = task.examples("train")[0]
+    answer = example.reference["answer"]
+    totals = [task.judge(example, text)[1].total for text in (f"#### {answer}", "####", "no")]
+    assert totals == pytest.approx([1.0, 0.2, 0.0])
+    assert not [note for note in task.precheck(0) if "range" in note]
+    (note,) = [note for note in place.open("form").precheck(0) if "range" in note]
+    assert "form count from 0 to 1, and the first number outside stops the run" in note
+    with pytest.raises(RewardError, match=r"accuracy says is 2, which is not in \[0, 1\]") as error:
+        place.open("accuracy").judge(example, f"#### {answer}")
+    assert json.dumps([0, 2]) in error.value.fix
