@@ -93,7 +93,7 @@ gpu: .venv/dev.stamp
 
 docs: .venv/docs.stamp
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "Site:  site/index.html"
+	@echo "Site:  site/index.html (search needs a server: $(BIN)/python -m http.server -d site)"
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check .
