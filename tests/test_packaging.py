@@ -1,4 +1,4 @@
-"""What is installed: a wheel with every recipe, template and table, few dependencies; files of CI and Docker that agree."""
+"""What is installed: a wheel with every file of the packages, few dependencies; CI and Docker files that agree."""
 
 import os
 import re
