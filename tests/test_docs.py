@@ -12,6 +12,8 @@ NOT_OURS = {"models", "runs", "data", "site", "build", "dist", "node_modules", "
 GUIDE_PAGES, GUIDE_WORDS = 18, 30_000
 RESEARCH_PAGES, RESEARCH_WORDS = 15, 25_000
 README_LINES, README_WORDS = 120, 900
+CONTRIBUTING_WORDS, AGENTS_WORDS = 500, 300
+PICTURE_BYTES = 150_000
 ENTRY_LENGTH, CHANGELOG_WORDS = 140, 2_200
 
 FENCE = re.compile(r"^ *(```+|~~~+).*?^ *\1[^\S\n]*$", re.MULTILINE | re.DOTALL)
@@ -162,7 +164,17 @@ def test_sentences_are_counted(paragraph, count):
 def test_the_readme_is_short():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= README_LINES
-    assert len(text.split()) <= README_WORDS
+    assert words([ROOT / "README.md"]) <= README_WORDS
+
+
+def test_pages_for_contributors_and_pictures_are_small():
+    assert words([ROOT / "CONTRIBUTING.md"]) <= CONTRIBUTING_WORDS
+    assert words([ROOT / "AGENTS.md"]) <= AGENTS_WORDS
+    pictures = list((ROOT / "docs" / "pictures").iterdir())
+    assert [path.name for path in pictures if path.stat().st_size > PICTURE_BYTES] == []
+    assert {f"{name}-{scheme}" for name in ("check", "report") for scheme in ("light", "dark")} <= {
+        path.stem for path in pictures
+    }
 
 
 def test_the_changelog_has_one_line_an_entry():
