@@ -92,7 +92,7 @@ gpu: .venv/dev.stamp
 	@touch $@
 
 docs: .venv/docs.stamp
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Site:  site/index.html (search needs a server: $(BIN)/python -m http.server -d site)"
 
 lint: .venv/dev.stamp
