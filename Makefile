@@ -5,6 +5,7 @@
 #   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shapes of
 #               Qwen3-0.6B and 8B against transformers and TRL (18 GB on disk)
 #   make demo-control   the demo's negative control, after it
+#   make docs   the documentation as a site, in site/
 # Others: lint, format, clean.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -17,15 +18,18 @@ DTYPE := $(shell grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null || ec
 # Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-control test test-slow gpu lint format clean
+.PHONY: demo demo-control test test-slow gpu docs lint format clean
 .DELETE_ON_ERROR:
 
-# torch goes first and alone: its CPU build satisfies everything that depends on it, which would otherwise bring CUDA.
-.venv/torch.stamp: constraints.txt
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "plumbline needs Python 3.11 or newer; name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is older than Python 3.11; name another: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@test -x $(BIN)/python || { echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv .venv; }
+	@echo "making .venv with $(PYTHON)"
+	@$(PYTHON) -m venv .venv
+
+# torch goes first and alone: its CPU build satisfies everything that depends on it, which would otherwise bring CUDA.
+.venv/torch.stamp: constraints.txt | $(BIN)/python
 	@echo "installing torch"
 	@$(PIP) install "$$(grep '^torch==' constraints.txt)"
 	@touch $@
@@ -81,6 +85,16 @@ gpu: .venv/dev.stamp
 	@$(BIN)/python benchmarks/real.py --device cuda --trl --model models/random-8b --adapters lora \
 		--prompts 1 --copies 16 --sentences 32 --answer 512
 
+# Without torch: the site needs none of it.
+.venv/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing what the site of the documentation needs"
+	@$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: .venv/docs.stamp
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "Site:  site/index.html (search needs a server: $(BIN)/python -m http.server -d site)"
+
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -91,4 +105,4 @@ format: .venv/dev.stamp
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
