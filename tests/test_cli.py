@@ -323,6 +323,35 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     ]
 
 
+def test_the_help_lists_the_commands_in_panels(plumbline):
+    code, out, _ = plumbline("--help")
+    assert code == 0
+    panels, heading = {}, ""
+    for line in out.splitlines():
+        if line.startswith("╭"):
+            heading = line.strip("╭╮─ ")
+        elif line.startswith("│ ") and line[2] not in " -":
+            panels.setdefault(heading, []).append(line.split()[1])
+    assert list(panels) == ["Find out", "Train", "Evaluate", "Share", "Cluster"], "no command is left over"
+    assert panels["Find out"][0] == "check"
+    assert {"run", "sweep"} < set(panels["Train"])
+    assert panels["Share"] == ["export", "serve"]
+    assert panels["Cluster"] == ["submit", "jobs"]
+
+
+def test_a_shell_completes_commands(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["plumbline"])
+    for name, value in {
+        "_PLUMBLINE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "plumbline ch",
+        "COMP_CWORD": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().out.split() == ["check"]
+
+
 # -- how a command ends --------------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,6 @@ app = typer.Typer(
     help="Post-train small language models on checkable tasks, and show whether the training is true.",
     epilog="Examples: `plumbline recipe` · `plumbline run mine.yaml` · `plumbline eval --help`",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
@@ -41,7 +40,7 @@ def main() -> None:
     if not os.environ.get("TERMINAL_WIDTH", "80").isdecimal():  # typer would end with a traceback
         del os.environ["TERMINAL_WIDTH"]
     with clear_exits():
-        app()
+        app(prog_name="plumbline")
 
 
 # Sentences of the help that do not fit into a line with their option.
@@ -89,8 +88,9 @@ def _options(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --set rl.steps=50`; "
-    "`plumbline recipe diff mine.yaml runs/mine/recipe.yaml`"
+    "`plumbline recipe diff mine.yaml runs/mine/recipe.yaml`",
 )
 def recipe(
     words: Annotated[
@@ -125,9 +125,10 @@ def recipe(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline run mine.yaml` · `plumbline run mine.yaml --resume` · "
     "`plumbline run mine.yaml --dry-run` · "
-    "`plumbline run mine.yaml --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
+    "`plumbline run mine.yaml --set model.name=./my-model --set rl.steps=200 --out runs/mine`",
 )
 def run(
     source: take.Recipe,
@@ -155,8 +156,9 @@ def run(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline get` lists the models; `plumbline get smollm2-135m`, then "
-    "`plumbline eval models/smollm2-135m --limit 20`"
+    "`plumbline eval models/smollm2-135m --limit 20`",
 )
 def get(
     name: Annotated[str | None, typer.Argument(help="Which model; without one, list them.")] = None,
@@ -181,8 +183,9 @@ def get(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline convert FS_DFM_checkpoint.pth --out models/fs-dfm --tokenizer ./gpt2`, then "
-    "`plumbline run mine.yaml --set model.name=models/fs-dfm`"
+    "`plumbline run mine.yaml --set model.name=models/fs-dfm`",
 )
 def convert(
     checkpoint: Annotated[Path, typer.Argument(help="A published FS-DFM checkpoint (.pth).")],
@@ -200,9 +203,10 @@ def convert(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline sweep mine.yaml --vary rl.beta=0,0.01,0.1` · "
     "`plumbline sweep mine.yaml --seeds 42,123,456 --set rl.steps=50` · "
-    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
+    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`",
 )
 def sweep(
     source: take.Recipe,
@@ -241,6 +245,7 @@ def sweep(
 
 
 @app.command(
+    rich_help_panel=take.EVALUATE,
     name="eval",
     epilog="Examples: `plumbline eval runs/mine/models/rl --split test` · `plumbline eval oracle --task NAME --json` · "
     "`plumbline eval constant --task NAME --split val --table md` · "
@@ -308,7 +313,9 @@ def evaluate(
     print(printed, end="") if isinstance(printed, str) else print_tables(printed)
 
 
-@app.command(epilog="Example: `plumbline score --completions answers.jsonl --task NAME --json`")
+@app.command(
+    rich_help_panel=take.EVALUATE, epilog="Example: `plumbline score --completions answers.jsonl --task NAME --json`"
+)
 def score(
     completions: Annotated[Path, typer.Option(help='JSON lines of {"id", "completion"}.')],
     task: take.TaskName,
@@ -344,9 +351,10 @@ def score(
 
 
 @app.command(
+    rich_help_panel=take.FIND_OUT,
     epilog="Examples: `plumbline check mine.yaml --set rl.steps=50` · `plumbline check runs/mine` · "
     "`plumbline check ~/trl-output/checkpoint-500` · `plumbline check wandb/latest-run` · "
-    "`plumbline check metrics.csv --completions completions.jsonl --json`"
+    "`plumbline check metrics.csv --completions completions.jsonl --json`",
 )
 def check(
     path: Annotated[str, typer.Argument(metavar="RECIPE|RUN", help=CHECKED)],
@@ -394,7 +402,9 @@ def check(
 
 
 @app.command(
-    epilog="Examples: `plumbline parse answers.jsonl --schema schema.json` · `echo '{\"nota\": 4,5}' | plumbline parse`"
+    rich_help_panel=take.FIND_OUT,
+    epilog="Examples: `plumbline parse answers.jsonl --schema schema.json` · "
+    "`echo '{\"nota\": 4,5}' | plumbline parse`",
 )
 def parse(
     file: Annotated[
@@ -409,7 +419,7 @@ def parse(
         print_json(row)
 
 
-@app.command(epilog="Example: `plumbline report runs/mine`")
+@app.command(rich_help_panel=take.EVALUATE, epilog="Example: `plumbline report runs/mine`")
 def report(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")],
 ) -> None:
@@ -424,9 +434,10 @@ def report(
 
 
 @app.command(
+    rich_help_panel=take.FIND_OUT,
     epilog="Examples: `plumbline audit NAME` · `plumbline audit my_task:open_it --split train --limit 200` · "
     "`plumbline audit tickets.yaml --trust-code` · `plumbline audit my_rewards:accuracy --rows rows.jsonl "
-    "--set task.options.gold=answer`"
+    "--set task.options.gold=answer`",
 )
 def audit(
     task: Annotated[str, typer.Argument(metavar="TASK", help=REWARDS)],
@@ -466,9 +477,10 @@ def audit(
 
 
 @app.command(
+    rich_help_panel=take.SHARE,
     epilog="Examples: `plumbline export runs/mine --out shared/mine --dtype bfloat16 --evaluate 100` · "
     "`plumbline export runs/mine --out shared/mine-gguf --kind gguf --gguf q8_0` · "
-    "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter`"
+    "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter`",
 )
 def export(
     model: Annotated[str, typer.Argument(metavar="RUN|MODEL", help=EXPORTED)],
@@ -520,10 +532,11 @@ class _Declared(take.CommandGroup):
 app.add_typer(
     typer.Typer(cls=_Declared, no_args_is_help=True, callback=lambda: None),
     name="data",
+    rich_help_panel=take.TRAIN,
     help="Build a task's records.",
     epilog="Example: `plumbline data TASK --help`",
 )
 app.add_typer(history.history_app)
 app.add_typer(jobs.submit_app)
-app.add_typer(jobs.jobs_app, name="jobs")
+app.add_typer(jobs.jobs_app, name="jobs", rich_help_panel=take.CLUSTER)
 app.add_typer(serve.serve_app)
