@@ -26,8 +26,8 @@ from tests.gguf_files import write_gguf
 
 ROOT = Path(__file__).parents[1]
 EVAL_FLAGS = (
-    "allow-overlap chat-template data device dtype engine executor family greedy json limit max-tokens n out path "
-    "replays report rows-at-once seed set split steps suite table tables task temperature trust-code"
+    "allow-overlap chat-template data device dtype engine executor family greedy inspect json limit max-tokens n out "
+    "path replays report rows-at-once seed set split steps suite table tables task temperature trust-code"
 )
 
 
@@ -36,6 +36,7 @@ SERVE_FLAGS = (
     "max-tokens port route-log routes rows-at-once timeout token-env trust-code"
 )
 SWEEP_FLAGS = "address at-once json out resume seeds set trust-code vary"
+EXPORT_FLAGS = "base dtype evaluate gguf json kind out public push trust-code"
 SUBMIT_FLAGS = (
     "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out requirements resume "
     "secret set there timeout to trust-code working-dir"
@@ -303,7 +304,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split", "--trust-code"],
         "decide": ["--json", "--out", "--tree"],
         "route": ["--json", "--out"],
-        "export": ["--base", "--dtype", "--evaluate", "--gguf", "--json", "--kind", "--out", "--trust-code"],
+        "export": [f"--{name}" for name in EXPORT_FLAGS.split()],
         "serve": [f"--{name}" for name in SERVE_FLAGS.split()],
         "submit": [f"--{name}" for name in SUBMIT_FLAGS.split()],
     }

@@ -63,12 +63,14 @@ MAX_TOKENS = "Longest answer; by default as in the model's own run, else 256."
 STEPS = "Denoising steps; by default as in the model's own run."
 TABLES = "Folder for the tables as Markdown, CSV and LaTeX."
 REPLAYS = "Episodes to replay in --report: failed ones, and a right one."
+INSPECT = "Write a log with every sample, for `inspect view` (the extra inspect)."
 OVERLAP = "Evaluate even on prompts that the model was trained on."
 SHORT = "Short for --set task.options"
 REWARDS = "An installed task, module:opener, a recipe; with --rows, reward functions module:function[,...]."
 CHECKED = "A recipe's file or name; a run's folder; or another trainer's records."
 EXPORTED = "A run's folder (its last model), a model directory, GGUF file or name."
 EXPORT_FOLDER = "A new or empty folder, or one that an export was put into."
+PUSH = "Upload it to the Hugging Face hub, to a private repository; the token is HF_TOKEN or that of `hf auth login`."
 EVALUATE = "Measure the change in reward on N held-out examples of the model's task."
 
 
@@ -279,6 +281,7 @@ def evaluate(
     table: take.TableFormat = None,
     tables: Annotated[Path | None, take.of_output(help=TABLES)] = None,
     report: take.Page = None,
+    inspect: Annotated[Path | None, take.of_output(metavar="FILE.eval", help=INSPECT)] = None,
     replays: Annotated[int, take.of_output(min=0, max=4, help=REPLAYS)] = 0,
     trust_code: take.TrustCode = False,
     as_json: take.OutputJson = False,
@@ -304,7 +307,9 @@ def evaluate(
         replays=replays,
         model_options=model_options,
     )
-    outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
+    outputs = Outputs(
+        evaluation=out, table=table, tables=tables, report=report, inspect=inspect, replays=replays, as_json=as_json
+    )
     specs = each_task(spec)
     outputs.check(specs)
     with progress() as view:
@@ -480,7 +485,8 @@ def audit(
     rich_help_panel=take.SHARE,
     epilog="Examples: `plumbline export runs/mine --out shared/mine --dtype bfloat16 --evaluate 100` · "
     "`plumbline export runs/mine --out shared/mine-gguf --kind gguf --gguf q8_0` · "
-    "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter`",
+    "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter` · "
+    "`plumbline export runs/mine --out shared/mine --push USER/NAME`",
 )
 def export(
     model: Annotated[str, typer.Argument(metavar="RUN|MODEL", help=EXPORTED)],
@@ -497,6 +503,8 @@ def export(
     base: Annotated[
         str | None, typer.Option(metavar="NAME", help="The base's public name, where its directory does not say it.")
     ] = None,
+    push: Annotated[str | None, typer.Option(metavar="USER/NAME", help=PUSH)] = None,
+    public: Annotated[bool, typer.Option("--public", help="Make the repository of --push public.")] = False,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
@@ -508,7 +516,9 @@ def export(
     from plumbline.policies.export.export import Export
     from plumbline.policies.export.export import export as write
 
-    what = Export(model=model, out=out, kind=kind, dtype=dtype, gguf=gguf, evaluate=evaluate, base=base)
+    what = Export(
+        model=model, out=out, kind=kind, dtype=dtype, gguf=gguf, evaluate=evaluate, base=base, push=push, public=public
+    )
     with progress() as view:
         done = write(what, view)
     print_json(done.plain()) if as_json else print_text(done.text())

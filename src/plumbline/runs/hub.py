@@ -120,11 +120,13 @@ class Repository:
             Its address.
 
         Raises:
-            ModelError: the hub refuses it, or the connection breaks.
+            ModelError: the hub refuses it, the connection breaks, or it is there and public unasked.
         """
         fix = f"the export stays in {folder}; give a repository that the token may write to, and push again"
         with self._clear(f"cannot upload to {self.name}", fix):
             made = self.api.create_repo(self.name, private=not self.public, exist_ok=True)
+            if not self.public and not self.api.model_info(self.name).private:
+                raise ModelError(f"the repository {self.name} is there already and public", f"add --public; {fix}")
             self.api.upload_folder(
                 repo_id=self.name,
                 folder_path=folder,
