@@ -389,6 +389,29 @@ def test_ctrl_c_at_any_moment_ends_a_command_with_one_line(tmp_path, command, re
         assert_stopped(running.returncode, err, resumed)
 
 
+def test_ctrl_c_while_a_run_trains_says_how_to_resume(tmp_path):
+    """A real signal to a real process, once the first step is logged."""
+    metrics = tmp_path / "r" / "metrics.jsonl"
+    few = [part for key in ("orders=300", "extraction=30") for part in ("--set", f"task.options.{key}")]
+    command = [sys.executable, "-m", "plumbline", "run", "commerce-tiny", "--out", "r", *few]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    ) as running:
+        while running.poll() is None and not (metrics.is_file() and metrics.stat().st_size):
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert err.strip().splitlines()[-1] == (
+        "stopped; what is finished is kept. Resume with the same command and --resume."
+    )
+
+
 def assert_stopped(code, err, resumed):
     assert "Traceback" not in err
     if code == 130:
