@@ -26,8 +26,8 @@ from tests.gguf_files import write_gguf
 
 ROOT = Path(__file__).parents[1]
 EVAL_FLAGS = (
-    "allow-overlap chat-template data device dtype engine executor family greedy json limit max-tokens n out path "
-    "replays report rows-at-once seed set split steps suite table tables task temperature trust-code"
+    "allow-overlap chat-template data device dtype engine executor family greedy inspect json limit max-tokens n out "
+    "path replays report rows-at-once seed set split steps suite table tables task temperature trust-code"
 )
 
 
@@ -36,6 +36,7 @@ SERVE_FLAGS = (
     "max-tokens port route-log routes rows-at-once timeout token-env trust-code"
 )
 SWEEP_FLAGS = "address at-once json out resume seeds set trust-code vary"
+EXPORT_FLAGS = "base dtype evaluate gguf json kind out public push trust-code"
 SUBMIT_FLAGS = (
     "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out requirements resume "
     "secret set there timeout to trust-code working-dir"
@@ -341,7 +342,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split", "--trust-code"],
         "decide": ["--json", "--out", "--tree"],
         "route": ["--json", "--out"],
-        "export": ["--base", "--dtype", "--evaluate", "--gguf", "--json", "--kind", "--out", "--trust-code"],
+        "export": [f"--{name}" for name in EXPORT_FLAGS.split()],
         "serve": [f"--{name}" for name in SERVE_FLAGS.split()],
         "submit": [f"--{name}" for name in SUBMIT_FLAGS.split()],
     }
@@ -359,6 +360,35 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         *("Arguments", "Options", "The task", "How it is decoded"),
         *("How the model is opened", "What is written and printed"),
     ]
+
+
+def test_the_help_lists_the_commands_in_panels(plumbline):
+    code, out, _ = plumbline("--help")
+    assert code == 0
+    panels, heading = {}, ""
+    for line in out.splitlines():
+        if line.startswith("╭"):
+            heading = line.strip("╭╮─ ")
+        elif line.startswith("│ ") and line[2] not in " -":
+            panels.setdefault(heading, []).append(line.split()[1])
+    assert list(panels) == ["Find out", "Train", "Evaluate", "Share", "Cluster"], "no command is left over"
+    assert panels["Find out"][0] == "check"
+    assert {"run", "sweep"} < set(panels["Train"])
+    assert panels["Share"] == ["export", "serve"]
+    assert panels["Cluster"] == ["submit", "jobs"]
+
+
+def test_a_shell_completes_commands(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["plumbline"])
+    for name, value in {
+        "_PLUMBLINE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "plumbline ch",
+        "COMP_CWORD": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().out.split() == ["check"]
 
 
 # -- how a command ends --------------------------------------------------------------------------------------------
@@ -395,6 +425,29 @@ def test_ctrl_c_at_any_moment_ends_a_command_with_one_line(tmp_path, command, re
         ended = {0, -signal.SIGINT}  # the latter at the interpreter's own end, when all is written
         assert running.returncode in ({130} if resumed else {130, *ended}), err
         assert_stopped(running.returncode, err, resumed)
+
+
+def test_ctrl_c_while_a_run_trains_says_how_to_resume(tmp_path):
+    """A real signal to a real process, once the first step is logged."""
+    metrics = tmp_path / "r" / "metrics.jsonl"
+    few = [part for key in ("orders=300", "extraction=30") for part in ("--set", f"task.options.{key}")]
+    command = [sys.executable, "-m", "plumbline", "run", "commerce-tiny", "--out", "r", *few]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    ) as running:
+        while running.poll() is None and not (metrics.is_file() and metrics.stat().st_size):
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert err.strip().splitlines()[-1] == (
+        "stopped; what is finished is kept. Resume with the same command and --resume."
+    )
 
 
 def assert_stopped(code, err, resumed):

@@ -4,6 +4,8 @@ import io
 
 from rich.console import Console
 
+from plumbline.checks.check import Finding
+from plumbline.reports.findings import counted
 from plumbline.reports.several import sweep_table
 
 
@@ -19,3 +21,13 @@ def test_no_figure_of_a_sweep_is_cut_on_eighty_columns():
         assert figure in shown
     column = "".join(line[:9].strip() for line in shown.splitlines()[3:])
     assert variant in column
+
+
+def test_several_findings_of_a_level_are_counted_in_the_plural():
+    def counts(**of):
+        findings = [Finding(level, "said", check="x") for level, count in of.items() for _ in range(count)]
+        return counted(findings, ["clear"], {})
+
+    assert counts(fatal=2, warning=1, note=3) == "2 fatal, 1 warning, 3 notes; 1 of 2 checks clear"
+    assert counts(warning=2, note=1) == "2 warnings, 1 note; 1 of 2 checks clear"
+    assert counts() == "nothing found; 1 of 1 checks clear"

@@ -1,18 +1,22 @@
 """What the verdict says, word by word, and what it must never say."""
 
+import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from plumbline.errors import IncomparableError
+from plumbline.evaluation.comparison import pair
 from plumbline.evaluation.statistics import Interval, Paired
 from plumbline.records import Evaluation, Judged
 from plumbline.reports.comparisons import Comparison, QuantityChange, comparison, holm
 from plumbline.reports.verdict import run_verdict, verdict
 from plumbline.reports.view import Bounds, RunView
+from plumbline.reports.write import run_summary, write_report
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from tests.reports.building import BASE, RL, SFT, Level, evaluation, recipe, write_evaluations
@@ -323,3 +327,16 @@ def test_the_oracle_alone_or_the_controls_alone_are_enough(own):
     assert "; the oracle earns 1.000." in run_verdict(RunView(own)).sentence
     (own.folder / "evaluations" / "reference.test.oracle.json").unlink()
     assert "no control and no oracle" in run_verdict(RunView(own)).sentence
+
+
+@pytest.mark.parametrize(("n", "called"), [(1, True), (12, True), (29, True), (30, False), (59, False)])
+def test_few_examples_are_called_a_trial_in_the_terminal_the_report_and_a_comparison(tmp_path, n, called):
+    view = started(tmp_path, {"sft": SFT, "rl": RL}, n=n)
+    said = f"A trial: {n} example{'' if n == 1 else 's'} decide{'s' if n == 1 else ''} nothing"
+    assert run_verdict(view).reason.startswith(said) == called
+    shown = io.StringIO()
+    Console(width=500, file=shown).print(run_summary(view.run))
+    assert (said in shown.getvalue()) == called
+    assert (said in write_report(view.run).read_text(encoding="utf-8").replace("\u00a0", " ")) == called
+    before, after = (view.evaluations[EvaluationKey(stage, "test", "greedy")] for stage in ("sft", "rl"))
+    assert (pair("b", "a", "test", before, after).remark == said[0].lower() + said[1:]) == called

@@ -1,16 +1,19 @@
 """The optimiser: schedules, clipping, master weights, state."""
 
 import math
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import (
     get_constant_schedule_with_warmup,
     get_cosine_schedule_with_warmup,
     get_linear_schedule_with_warmup,
 )
 
-from plumbline.errors import RunError, TrainingStopped
+from plumbline.errors import ModelError, RunError, TrainingStopped
 from plumbline.recipe import OptimiserSection
 from plumbline.training.optimiser import Optimiser
 
@@ -111,6 +114,55 @@ def test_a_state_taken_up_again_goes_on_bit_for_bit(dtype, device):
     descend(second, 12, start=8)
     for name, weight in whole.weights.items():
         assert torch.equal(weight, second.weights[name])
+
+
+# -- 8 bits ------------------------------------------------------------------------------------------------------------
+
+
+def wide(dtype, device):
+    """A matrix whose moments are kept in 8 bits, and a bias whose moments are too few for that."""
+    torch.manual_seed(1)
+    made = {"a": torch.randn(64, 96, dtype=dtype), "norm": torch.randn(8, dtype=dtype)}
+    return {name: weight.to(device).requires_grad_() for name, weight in made.items()}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_adamw_of_8_bits_learns_and_goes_on_bit_for_bit(dtype, device):
+    pytest.importorskip("bitsandbytes")
+    section = OptimiserSection(name="adamw8bit", learning_rate=1e-2, weight_decay=0.1)
+    whole, first, second = (Optimiser(wide(dtype, device), section, 20) for _ in range(3))
+    descend(whole, 20)
+    descend(first, 8)
+    state = {name: tensor.clone().cpu() for name, tensor in first.state().items()}
+    assert (state["state1:a"].dtype, state["state1:norm"].dtype) == (torch.uint8, torch.float32)
+    moments = sum(tensor.nbytes for key, tensor in state.items() if key.endswith(":a") and "state" in key)
+    assert moments == 2 * 64 * 96
+    save_file(state, "/dev/null")  # no two of them share memory
+    second.load(state)
+    descend(second, 12, start=8)
+    plain = Optimiser(wide(dtype, device), section.model_copy(update={"name": "adamw"}), 20)
+    descend(plain, 20)
+    for name, weight in whole.weights.items():
+        assert torch.equal(weight, second.weights[name]), "as without a stop"
+        moved = float((plain.weights[name] - wide(dtype, device)[name]).abs().mean())
+        assert float((plain.weights[name] - weight).abs().mean()) < 0.1 * moved, "as AdamW in 32 bits, nearly"
+
+
+def test_adamw_of_8_bits_says_what_is_missing(monkeypatch):
+    section = OptimiserSection(name="adamw8bit")
+
+    class Elsewhere:
+        def __init__(self, *_, **__):
+            raise NotImplementedError("no kernel for this device")
+
+    monkeypatch.setitem(sys.modules, "bitsandbytes", SimpleNamespace(optim=SimpleNamespace(AdamW8bit=Elsewhere)))
+    with pytest.raises(ModelError, match="does not work on cpu: no kernel for this device") as found:
+        Optimiser(weights(), section, 4)
+    assert "optimiser.name: adamw," in found.value.fix
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(ModelError, match=r"adamw8bit needs bitsandbytes(.|\n)*4bit"):
+        Optimiser(weights(), section, 4)
 
 
 @pytest.mark.parametrize(("before", "after"), [(torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)])

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
 from plumbline.recipe import SftSection
 from plumbline.records import Failure
+from plumbline.tasks import silent
 from plumbline.tasks.task import EpisodeFailed
 from plumbline.training.judging import Judging, judge
 from plumbline.training.sft import demonstrate
@@ -41,7 +43,7 @@ COUNTS = {"per_task": {"train": 3, "val": 1, "test": 2, "held_out_tasks": 2}}
 def opened(folder, world=None, **given):
     options = read_options({**FEW, **COUNTS, **given})
     world = world or FakeWorld()
-    return MiniwobTask(folder, options, world, lambda: build_records(options, folder, world))
+    return MiniwobTask(folder, options, world, partial(build_records, options, folder, world, silent))
 
 
 @pytest.fixture
@@ -112,6 +114,36 @@ def test_the_same_options_give_the_same_records_and_others_are_refused(tmp_path)
         has_records(read_options({**FEW, "seed": 1}), tmp_path / "a")
     other = opened(tmp_path / "c", seed=1)
     assert {one.id for one in other.examples("test")}.isdisjoint(one.id for one in first.examples("test"))
+
+
+def test_a_split_is_built_when_it_is_asked_for_and_is_the_same_whichever_is_first(tmp_path):
+    class Counting(FakeWorld):
+        splits = frozenset()
+
+        def solve(self, task, seeds, **more):
+            self.splits |= {seed.rpartition("-")[0] for seed in seeds}
+            return super().solve(task, seeds, **more)
+
+    world, whole, parts = Counting(), tmp_path / "whole", tmp_path / "parts"
+    opened(whole).examples("train")
+    first = opened(parts, world)
+    first.examples("val")
+    assert world.splits == {"held-out-tasks", "test", "val"}
+    assert not first.built
+    assert not (parts / "train.jsonl").exists()
+    assert has_records(first.options, parts, "val")
+    assert not has_records(first.options, parts)
+    world.splits = frozenset()
+    second = opened(parts, world)
+    second.examples("test")
+    assert world.splits == frozenset()
+    second.examples("train")
+    assert world.splits == {"train"}
+    assert second.built
+    assert has_records(second.options, parts)
+    names = sorted(path.name for path in whole.iterdir())
+    assert names == sorted(path.name for path in parts.iterdir())
+    assert [(whole / name).read_bytes() for name in names] == [(parts / name).read_bytes() for name in names]
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -28,8 +28,9 @@ def folder(tmp_path_factory):
 def opened(world, folder, **given):
     counts = {"train": 1, "val": 1, "test": 2, "held_out_tasks": 1}
     options = read_options({"tasks": PAGES, "held_out": PAGES[:1], "per_task": counts, **given})
-    build = None if (folder / "manifest.json").is_file() else lambda: build_records(options, folder, world)
-    return MiniwobTask(folder, options, world, build)
+    if not (folder / "manifest.json").is_file():
+        build_records(options, folder, world)
+    return MiniwobTask(folder, options, world)
 
 
 def test_the_laws_of_a_task(world, folder):

@@ -86,6 +86,8 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     yield from refused(know, recipe.checks)
     if recipe.scale.spread:
         yield from refused(check_installed, "scale", ["ray"])
+    if "adamw8bit" in {one.optimiser.name for one in (recipe.sft, recipe.rl) if one is not None}:
+        yield from refused(check_installed, "optimiser.name: adamw8bit", ["bitsandbytes"])
     opened = []
     for name, one in recipe.each_task.items():
         try:

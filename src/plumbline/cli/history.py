@@ -21,8 +21,9 @@ TREE = "Ask the questions of this recipe; by default those of the run's own."
 
 
 @history_app.command(
+    rich_help_panel=take.EVALUATE,
     epilog="Examples: `plumbline runs` · `plumbline runs runs/my-sweep --mode sampled` · "
-    "`plumbline runs runs/v1 runs/v2 runs/v3 --report history.html` · `plumbline runs --split test --table latex`"
+    "`plumbline runs runs/v1 runs/v2 runs/v3 --report history.html` · `plumbline runs --split test --table latex`",
 )
 def runs(
     folders: Annotated[
@@ -51,8 +52,9 @@ def runs(
 
 
 @history_app.command(
+    rich_help_panel=take.EVALUATE,
     epilog="Examples: `plumbline compare runs/a runs/b` · `plumbline compare runs/v1 runs/v2 runs/v3 --table md` · "
-    "`plumbline compare runs/a/evaluations/sft.test.greedy.json runs/a/evaluations/rl.test.greedy.json`"
+    "`plumbline compare runs/a/evaluations/sft.test.greedy.json runs/a/evaluations/rl.test.greedy.json`",
 )
 def compare(
     first: Annotated[str, typer.Argument(help="A run directory or address, or an evaluation's JSON file.")],
@@ -91,8 +93,9 @@ def _show(found: "Lineage", outputs: "Outputs") -> None:
 
 
 @history_app.command(
+    rich_help_panel=take.EVALUATE,
     epilog="Examples: `plumbline decide runs/mine runs/before --out next.yaml` · "
-    "`plumbline decide runs/mine --tree tree.yaml --json`"
+    "`plumbline decide runs/mine --tree tree.yaml --json`",
 )
 def decide(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help=RUNS)],
@@ -127,7 +130,9 @@ def decide(
     print_text(text)
 
 
-@history_app.command(epilog="Example: `plumbline route runs/small runs/large --out routes.yaml`")
+@history_app.command(
+    rich_help_panel=take.EVALUATE, epilog="Example: `plumbline route runs/small runs/large --out routes.yaml`"
+)
 def route(
     runs: Annotated[
         list[str],

@@ -48,9 +48,10 @@ OF_COMMAND = {"source", "to", "dry_run", "no_preflight", "detach", "trust_code",
 
 
 @submit_app.command(
+    rich_help_panel=take.CLUSTER,
     epilog="Examples: `plumbline submit mine.yaml` · `plumbline submit mine.yaml --dry-run` · "
     "`plumbline submit mine.yaml --address http://head:8265 --out /mnt/shared/runs/mine --secret HF_TOKEN` · "
-    "`plumbline submit mine.yaml --on anyscale --out /mnt/shared_storage/mine --compute a10g`"
+    "`plumbline submit mine.yaml --on anyscale --out /mnt/shared_storage/mine --compute a10g`",
 )
 def submit(
     source: take.Recipe,

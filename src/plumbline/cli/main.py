@@ -28,7 +28,6 @@ app = typer.Typer(
     help="Post-train small language models on checkable tasks, and show whether the training is true.",
     epilog="Examples: `plumbline recipe` · `plumbline run mine.yaml` · `plumbline eval --help`",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
@@ -41,7 +40,7 @@ def main() -> None:
     if not os.environ.get("TERMINAL_WIDTH", "80").isdecimal():  # typer would end with a traceback
         del os.environ["TERMINAL_WIDTH"]
     with clear_exits():
-        app()
+        app(prog_name="plumbline")
 
 
 # Sentences of the help that do not fit into a line with their option.
@@ -66,12 +65,14 @@ MAX_TOKENS = "Longest answer; by default as in the model's own run, else 256."
 STEPS = "Denoising steps; by default as in the model's own run."
 TABLES = "Folder for the tables as Markdown, CSV and LaTeX."
 REPLAYS = "Episodes to replay in --report: failed ones, and a right one."
+INSPECT = "Write a log with every sample, for `inspect view` (the extra inspect)."
 OVERLAP = "Evaluate even on prompts that the model was trained on."
 SHORT = "Short for --set task.options"
 REWARDS = "An installed task, module:opener, a recipe; with --rows, reward functions module:function[,...]."
 CHECKED = "A recipe's file or name; a run's folder; or another trainer's records."
 EXPORTED = "A run's folder (its last model), a model directory, GGUF file or name."
 EXPORT_FOLDER = "A new or empty folder, or one that an export was put into."
+PUSH = "Upload it to the Hugging Face hub, to a private repository; the token is HF_TOKEN or that of `hf auth login`."
 EVALUATE = "Measure the change in reward on N held-out examples of the model's task."
 
 
@@ -91,8 +92,9 @@ def _options(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --commented`; "
-    "`plumbline recipe --schema --out recipe.schema.json`; `plumbline recipe diff mine.yaml runs/mine/recipe.yaml`"
+    "`plumbline recipe --schema --out recipe.schema.json`; `plumbline recipe diff mine.yaml runs/mine/recipe.yaml`",
 )
 def recipe(
     words: Annotated[
@@ -150,9 +152,10 @@ def recipe(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline run mine.yaml` · `plumbline run mine.yaml --resume` · "
     "`plumbline run mine.yaml --dry-run` · "
-    "`plumbline run mine.yaml --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
+    "`plumbline run mine.yaml --set model.name=./my-model --set rl.steps=200 --out runs/mine`",
 )
 def run(
     source: take.Recipe,
@@ -180,9 +183,10 @@ def run(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline init --model Qwen/Qwen3-0.6B --data rows.jsonl --reward my_rewards:accuracy` · "
     "`plumbline init --model Qwen/Qwen3-0.6B --data openai/gsm8k/main --reward my_rewards:accuracy,my_rewards:form` · "
-    "`plumbline init --from train_grpo.py --trust-code`"
+    "`plumbline init --from train_grpo.py --trust-code`",
 )
 def init(
     model: Annotated[str | None, typer.Option(help="A model directory, GGUF file or hub name.")] = None,
@@ -210,8 +214,9 @@ def init(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline get` lists the models; `plumbline get smollm2-135m`, then "
-    "`plumbline eval models/smollm2-135m --limit 20`"
+    "`plumbline eval models/smollm2-135m --limit 20`",
 )
 def get(
     name: Annotated[str | None, typer.Argument(help="Which model; without one, list them.")] = None,
@@ -236,8 +241,9 @@ def get(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline convert FS_DFM_checkpoint.pth --out models/fs-dfm --tokenizer ./gpt2`, then "
-    "`plumbline run mine.yaml --set model.name=models/fs-dfm`"
+    "`plumbline run mine.yaml --set model.name=models/fs-dfm`",
 )
 def convert(
     checkpoint: Annotated[Path, typer.Argument(help="A published FS-DFM checkpoint (.pth).")],
@@ -255,9 +261,10 @@ def convert(
 
 
 @app.command(
+    rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline sweep mine.yaml --vary rl.beta=0,0.01,0.1` · "
     "`plumbline sweep mine.yaml --seeds 42,123,456 --set rl.steps=50` · "
-    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
+    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`",
 )
 def sweep(
     source: take.Recipe,
@@ -296,6 +303,7 @@ def sweep(
 
 
 @app.command(
+    rich_help_panel=take.EVALUATE,
     name="eval",
     epilog="Examples: `plumbline eval runs/mine/models/rl --split test` · `plumbline eval oracle --task NAME --json` · "
     "`plumbline eval constant --task NAME --split val --table md` · "
@@ -329,6 +337,7 @@ def evaluate(
     table: take.TableFormat = None,
     tables: Annotated[Path | None, take.of_output(help=TABLES)] = None,
     report: take.Page = None,
+    inspect: Annotated[Path | None, take.of_output(metavar="FILE.eval", help=INSPECT)] = None,
     replays: Annotated[int, take.of_output(min=0, max=4, help=REPLAYS)] = 0,
     trust_code: take.TrustCode = False,
     as_json: take.OutputJson = False,
@@ -354,7 +363,9 @@ def evaluate(
         replays=replays,
         model_options=model_options,
     )
-    outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
+    outputs = Outputs(
+        evaluation=out, table=table, tables=tables, report=report, inspect=inspect, replays=replays, as_json=as_json
+    )
     specs = each_task(spec)
     outputs.check(specs)
     with progress() as view:
@@ -363,7 +374,9 @@ def evaluate(
     print(printed, end="") if isinstance(printed, str) else print_tables(printed)
 
 
-@app.command(epilog="Example: `plumbline score --completions answers.jsonl --task NAME --json`")
+@app.command(
+    rich_help_panel=take.EVALUATE, epilog="Example: `plumbline score --completions answers.jsonl --task NAME --json`"
+)
 def score(
     completions: Annotated[Path, typer.Option(help='JSON lines of {"id", "completion"}.')],
     task: take.TaskName,
@@ -399,9 +412,10 @@ def score(
 
 
 @app.command(
+    rich_help_panel=take.FIND_OUT,
     epilog="Examples: `plumbline check mine.yaml --set rl.steps=50` · `plumbline check runs/mine` · "
     "`plumbline check ~/trl-output/checkpoint-500` · `plumbline check wandb/latest-run` · "
-    "`plumbline check metrics.csv --completions completions.jsonl --json`"
+    "`plumbline check metrics.csv --completions completions.jsonl --json`",
 )
 def check(
     path: Annotated[str, typer.Argument(metavar="RECIPE|RUN", help=CHECKED)],
@@ -449,7 +463,9 @@ def check(
 
 
 @app.command(
-    epilog="Examples: `plumbline parse answers.jsonl --schema schema.json` · `echo '{\"nota\": 4,5}' | plumbline parse`"
+    rich_help_panel=take.FIND_OUT,
+    epilog="Examples: `plumbline parse answers.jsonl --schema schema.json` · "
+    "`echo '{\"nota\": 4,5}' | plumbline parse`",
 )
 def parse(
     file: Annotated[
@@ -464,7 +480,7 @@ def parse(
         print_json(row)
 
 
-@app.command(epilog="Example: `plumbline report runs/mine`")
+@app.command(rich_help_panel=take.EVALUATE, epilog="Example: `plumbline report runs/mine`")
 def report(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")],
 ) -> None:
@@ -479,9 +495,10 @@ def report(
 
 
 @app.command(
+    rich_help_panel=take.FIND_OUT,
     epilog="Examples: `plumbline audit NAME` · `plumbline audit my_task:open_it --split train --limit 200` · "
     "`plumbline audit tickets.yaml --trust-code` · `plumbline audit my_rewards:accuracy --rows rows.jsonl "
-    "--set task.options.gold=answer`"
+    "--set task.options.gold=answer`",
 )
 def audit(
     task: Annotated[str, typer.Argument(metavar="TASK", help=REWARDS)],
@@ -521,9 +538,11 @@ def audit(
 
 
 @app.command(
+    rich_help_panel=take.SHARE,
     epilog="Examples: `plumbline export runs/mine --out shared/mine --dtype bfloat16 --evaluate 100` · "
     "`plumbline export runs/mine --out shared/mine-gguf --kind gguf --gguf q8_0` · "
-    "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter`"
+    "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter` · "
+    "`plumbline export runs/mine --out shared/mine --push USER/NAME`",
 )
 def export(
     model: Annotated[str, typer.Argument(metavar="RUN|MODEL", help=EXPORTED)],
@@ -540,6 +559,8 @@ def export(
     base: Annotated[
         str | None, typer.Option(metavar="NAME", help="The base's public name, where its directory does not say it.")
     ] = None,
+    push: Annotated[str | None, typer.Option(metavar="USER/NAME", help=PUSH)] = None,
+    public: Annotated[bool, typer.Option("--public", help="Make the repository of --push public.")] = False,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
@@ -551,7 +572,9 @@ def export(
     from plumbline.policies.export.export import Export
     from plumbline.policies.export.export import export as write
 
-    what = Export(model=model, out=out, kind=kind, dtype=dtype, gguf=gguf, evaluate=evaluate, base=base)
+    what = Export(
+        model=model, out=out, kind=kind, dtype=dtype, gguf=gguf, evaluate=evaluate, base=base, push=push, public=public
+    )
     with progress() as view:
         done = write(what, view)
     print_json(done.plain()) if as_json else print_text(done.text())
@@ -575,10 +598,11 @@ class _Declared(take.CommandGroup):
 app.add_typer(
     typer.Typer(cls=_Declared, no_args_is_help=True, callback=lambda: None),
     name="data",
+    rich_help_panel=take.TRAIN,
     help="Build a task's records.",
     epilog="Example: `plumbline data TASK --help`",
 )
 app.add_typer(history.history_app)
 app.add_typer(jobs.submit_app)
-app.add_typer(jobs.jobs_app, name="jobs")
+app.add_typer(jobs.jobs_app, name="jobs", rich_help_panel=take.CLUSTER)
 app.add_typer(serve.serve_app)

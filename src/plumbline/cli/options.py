@@ -16,6 +16,8 @@ from plumbline.config.imports import plugins, trust, typed
 
 ANSWERS, TASK, MODEL, OUTPUT = "How it is decoded", "The task", "How the model is opened", "What is written and printed"
 """Headings in the help of commands that have many options."""
+FIND_OUT, TRAIN, EVALUATE, SHARE, CLUSTER = PANELS = ("Find out", "Train", "Evaluate", "Share", "Cluster")
+"""Headings in the list of commands, in their order."""
 T = TypeVar("T")
 of_answers, of_task, of_model, of_output = (
     partial(typer.Option, rich_help_panel=heading) for heading in (ANSWERS, TASK, MODEL, OUTPUT)
@@ -32,6 +34,12 @@ class CommandGroup(TyperGroup):
         """The group's own words; all of them are the user's."""
         typed(args)
         return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, panel by panel."""
+        names = super().list_commands(ctx)
+        panels = {name: getattr(self.commands.get(name), "rich_help_panel", None) for name in names}
+        return sorted(names, key=lambda name: PANELS.index(panels[name]) if panels[name] in PANELS else len(PANELS))
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The group's own options."""

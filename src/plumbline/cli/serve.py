@@ -26,9 +26,10 @@ ROUTE_LOG = "With --routes: add a JSON line for each decision."
 
 
 @serve_app.command(
+    rich_help_panel=take.SHARE,
     epilog="Examples: `plumbline serve runs/mine` · "
     "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --routes routes.yaml` · "
-    "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`"
+    "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`",
 )
 def serve(
     models: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN|MODEL...", help=MODELS)],

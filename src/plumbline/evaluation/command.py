@@ -1,6 +1,6 @@
 """What `plumbline eval` does: the task, the answers, what stands beside them, and the replays."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.evaluation.models import ModelOptions, check_name, controls_of, evaluate_model
 from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.recipe import TaskSection, section
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, Example
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import Replay
 from plumbline.runs.run import Listener
@@ -44,6 +44,8 @@ class EvaluationResult:
     evaluation: Evaluation
     references: Mapping[str, Evaluation]
     replays: tuple[Replay, ...] = ()
+    examples: Sequence[Example] = ()
+    """What was asked, in order."""
 
 
 def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
@@ -94,7 +96,7 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
         evaluation = evaluate_model(spec.model, task, examples, spec.split, spec.model_options, listener)
         beside = references(task, examples, spec.split, listener.working)
     replays = replay_episodes(task, examples, evaluation, spec.replays) if spec.replays else ()
-    return EvaluationResult(evaluation=evaluation, references=beside, replays=replays)
+    return EvaluationResult(evaluation=evaluation, references=beside, replays=replays, examples=examples)
 
 
 def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path | None, progress: Progress) -> Task:

@@ -11,6 +11,14 @@ from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Judged, clusters_of
 from plumbline.runs.evaluations import EvaluationKey
 
+TRIAL = 30
+"""Held-out examples below which a comparison decides nothing."""
+
+
+def trial(n: int) -> str:
+    """What to say of a comparison on `n` examples that is a trial; empty where there are enough of them."""
+    return f"a trial: {n} example{'' if n == 1 else 's'} decide{'s' if n == 1 else ''} nothing" if n < TRIAL else ""
+
 
 def compare(before: Evaluation, after: Evaluation) -> Paired:
     """The paired difference of two evaluations of the same examples under the same rubric, where both were judged.
@@ -147,7 +155,9 @@ def pair(run: str, against: str, asked: str, before: Evaluation, after: Evaluati
     remarks = [remark, f"drawn otherwise: {', '.join(drawn)}" if drawn else ""]
     pairing = Pairing(run=run, against=against, asked=asked, remark="; ".join(filter(None, remarks)))
     try:
-        return replace(pairing, paired=compare(replace(before, source=against), replace(after, source=run)))
+        found = compare(replace(before, source=against), replace(after, source=run))
+        remarks += [trial(found.difference.n)]
+        return replace(pairing, paired=found, remark="; ".join(filter(None, remarks)))
     except IncomparableError as error:
         return replace(pairing, error=error)
 

@@ -16,7 +16,7 @@ from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, e
 from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Policy, Sampler, slowness
-from plumbline.policies.saved import saved_settings
+from plumbline.policies.saved import reach_hub, saved_settings
 from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
@@ -114,7 +114,10 @@ def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
                     f"{model} is a control of the task {other}, and the task is {task.name}",
                     f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; {models}",
                 )
-    check_model(as_trained(model, options)[0], model)
+    opened, _ = as_trained(model, options)
+    check_model(opened, model)
+    if options_of(opened.family).policy:
+        reach_hub(local_model(model))
 
 
 def controls_of(task: str, options: Mapping[str, Any]) -> Collection[str]:

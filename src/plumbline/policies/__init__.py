@@ -13,7 +13,7 @@ from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.chat import read_template
 from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.policies.saved import check_settings, check_source
+from plumbline.policies.saved import check_settings, check_source, reach_hub
 from plumbline.recipe import ModelSection, options_of
 from plumbline.runs.remote import local_model
 
@@ -39,6 +39,8 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     assert isinstance(section, options.model), "a section of another family's class"
     source = local_model(source)
     check_model(section, source)
+    if options.policy:
+        reach_hub(source)
     family = named(options.policy or section.family, "policy family")
     advice = (
         "use a device with more of it (model.device: cpu, too), a smaller model, or a new run with model.quantize: 4bit"

@@ -12,6 +12,7 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.cards import CARD
+from plumbline.runs.hub import check_hub, is_cached
 from plumbline.runs.remote import NOTE, cache, instead_here, is_address, local_model, portable
 from plumbline.storage import open_regular, read_object
 
@@ -76,6 +77,16 @@ def check_source(source: str, *, whole: bool = True) -> None:
             instead_here(path)
             or "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
         )
+
+
+def reach_hub(source: str) -> None:
+    """See that the hub answers where a model would come from it; see `plumbline.runs.hub.check_hub`.
+
+    Raises:
+        ModelError: it does not, and the model is not in the hub's cache.
+    """
+    if not is_gguf(source) and not Path(source).exists():
+        check_hub(source, cached=is_cached(source))
 
 
 def find_fault(folder: Path) -> str:

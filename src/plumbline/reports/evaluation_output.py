@@ -17,6 +17,7 @@ from rich.text import Text
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationResult
 from plumbline.evaluation.evaluate import ORACLE
+from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
@@ -249,6 +250,8 @@ class Outputs:
     """A folder for the tables in all formats."""
     report: Path | None = None
     """An HTML file, with the replays."""
+    inspect: Path | None = None
+    """A log of Inspect, for `inspect view`."""
     replays: int = 0
     as_json: bool = False
     """Print one JSON object."""
@@ -258,6 +261,7 @@ class Outputs:
 
         Raises:
             RecipeError: two things to print, a format that there is not, or replays that would be shown nowhere.
+            ModelError: a package is not installed.
             StorageError: a place holds what is not ours.
         """
         if self.table is not None:
@@ -272,6 +276,8 @@ class Outputs:
             claims.check(self.tables, TABLES)
         if self.report is not None:
             claims.check_file(self.report, "page", is_page)
+        if self.inspect is not None:
+            check_log(self.inspect)
 
     def check(self, tasks: Collection[str]) -> None:
         """Refuse files of several tasks in one: each evaluation is one task's.
@@ -279,9 +285,9 @@ class Outputs:
         Raises:
             RecipeError: a file is asked for, and several tasks are evaluated.
         """
-        if len(tasks) > 1 and (self.evaluation or self.tables or self.report):
+        if len(tasks) > 1 and (self.evaluation or self.tables or self.report or self.inspect):
             raise RecipeError(
-                f"--out, --tables and --report are of one task, and {', '.join(tasks)} would be evaluated",
+                f"--out, --tables, --report and --inspect are of one task, and {', '.join(tasks)} would be evaluated",
                 "name one: --set task.options.job=NAME, or of a model that was trained on several --task NAME",
             )
 
@@ -304,6 +310,8 @@ def write_outputs(outputs: Outputs, evaluated: Mapping[str, EvaluationResult]) -
             write_tables(outputs.tables, tables[name])
         if outputs.report is not None:
             write_text(outputs.report, evaluation_page(summaries[name], one.replays))
+        if outputs.inspect is not None:
+            write_log(outputs.inspect, one.evaluation, one.examples)
     single = set(evaluated) == {""}
     if outputs.as_json:
         return dumps(summaries[""] if single else {"tasks": summaries}) + "\n"

@@ -96,7 +96,8 @@ def plain(finding: Finding) -> dict[str, Any]:
 def counted(findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[str, Sequence[str]]) -> str:
     """How many findings of each level there are, and how many checks found nothing."""
     counts = {level: sum(finding.level == level for finding in findings) for level in COLOURS}
-    found = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
+    plural = {level: level if level == "fatal" or count == 1 else f"{level}s" for level, count in counts.items()}
+    found = ", ".join(f"{count} {plural[level]}" for level, count in counts.items() if count) or "nothing found"
     named = {finding.check for finding in findings}
     return f"{found}; {len(clear)} of {len(clear) + len(not_run) + len(named)} checks clear"
 

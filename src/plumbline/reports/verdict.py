@@ -2,7 +2,8 @@
 
 It says that the reward rose or fell only where the 95 % interval of the paired difference excludes 0 and the paired
 test gives p < 0.05, and that it did not change where two one-sided tests rule out a difference larger than the recipe's
-margin. Otherwise nothing is claimed, and it says how many examples would tell.
+margin. Otherwise nothing is claimed, and it says how many examples would tell. On few examples it says that this is a
+trial.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
+from plumbline.evaluation.comparison import trial
 from plumbline.evaluation.statistics import examples_within
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Comparison, QuantityChange
@@ -66,7 +68,7 @@ def verdict(
     same = reward.paired.within <= margin
     verb = VERBS[reward.direction] if reward.direction != "same" or same else UNKNOWN
     sentence = f"{subject} {verb} {_claim(comparison, margin)}{_bounds(bounds)}."
-    clauses = []
+    clauses = list(filter(None, [trial(reward.paired.difference.n)]))
     if negative_control and reward.direction == "rise":
         clauses.append("it rose all the same, so a rise with real advantages is no proof that they taught anything")
     elif negative_control and reward.direction == "same":

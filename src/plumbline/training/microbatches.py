@@ -34,8 +34,8 @@ SHARE = 0.8
 """Of the memory that is planned with; the rest is for what is cut less evenly, and for holes between tensors."""
 WORTH_A_PASS = 128
 """Tokens that a thread's pass may have at least: with fewer rows a product reads more than it multiplies."""
-ADAM = 8
-"""Bytes of AdamW's moments for a trained weight, which come with its first step."""
+ADAM = {"adamw": 8, "adamw8bit": 2}
+"""Bytes of an optimiser's moments for a trained weight, which come with its first step."""
 
 
 class Threads:
@@ -132,6 +132,7 @@ class Passes:
         weights = optimiser.weights.values()
         self.clear, self.device = optimiser.clear, next(iter(weights)).device
         self.count = sum(weight.numel() for weight in weights)
+        self.moments = ADAM[optimiser.section.name]
         self.key = "" if stage == "base" else f"{stage}.tokens_per_pass"
         """The recipe's, for messages; empty where it has none."""
         self.say: Say = unheard if run is None else run.event
@@ -235,7 +236,7 @@ class Passes:
         """
         begin_peak(self.device)
         before = peak(self.device)
-        most = SHARE * (within_reach(self.device) - ADAM * self.count)
+        most = SHARE * (within_reach(self.device) - self.moments * self.count)
         found: list[tuple[int, int]] = []  # tokens, bytes
         slope, constant = 0.0, float(before)
         for tokens in TRIALS:

@@ -1,17 +1,28 @@
-"""AdamW with a schedule, gradient clipping, and master weights where the model is held in 16 bits.
+"""AdamW (in 8 bits, too) with a schedule, gradient clipping, and master weights where the model is held in 16 bits.
 
 An update of 5e-6 is far below bfloat16's resolution (2^-8 of the weight), so a 16-bit weight is updated in a float32
 copy and rounded once, after the step; otherwise most updates would vanish without a word.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from plumbline.errors import RunError
+from plumbline.config.imports import needed
+from plumbline.errors import ModelError, RunError
 from plumbline.recipe import OptimiserSection
+from plumbline.storage import one_line
 from plumbline.training.guards import check_finite
+
+MOMENTS = {
+    "adamw": ("step", "exp_avg", "exp_avg_sq"),
+    "adamw8bit": ("step", "state1", "state2", "absmax1", "absmax2"),
+}
+"""The state of a weight, by optimiser."""
+TRIAL = 4096
+"""Weights of a trial step: bitsandbytes keeps the moments of smaller tensors in 32 bits."""
 
 
 class Optimiser:
@@ -44,12 +55,7 @@ class Optimiser:
         groups: dict[float, list[Tensor]] = {}
         for name, master in self.masters.items():
             groups.setdefault(section.weight_decay if _decays(name, master) else 0.0, []).append(master)
-        self.adam = torch.optim.AdamW(
-            [{"params": weights, "weight_decay": decay} for decay, weights in groups.items()],
-            lr=section.learning_rate,
-            betas=section.betas,
-            fused=True,
-        )
+        self.adam = _adam([{"params": weights, "weight_decay": decay} for decay, weights in groups.items()], section)
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of `step` (from 0)."""
@@ -94,9 +100,14 @@ class Optimiser:
             tensors[f"weight:{name}"] = weight.detach()
             if self.masters[name] is not weight:
                 tensors[f"master:{name}"] = self.masters[name]
-            for key, value in self.adam.state.get(self.masters[name], {}).items():
-                tensors[f"{key}:{name}"] = value
+            moments = self.adam.state.get(self.masters[name], {})
+            tensors |= {f"{key}:{name}": torch.as_tensor(moments[key]) for key in self._moments if key in moments}
         return tensors
+
+    @property
+    def _moments(self) -> tuple[str, ...]:
+        """What of the optimiser's state of a weight is its own: the tables that 8 bits are read with are not."""
+        return MOMENTS[self.section.name]
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave.
@@ -124,11 +135,42 @@ class Optimiser:
                     weight.copy_(master)
                 moments = {  # all of them where the weight is, the count as well: a fused step takes no other
                     key: tensors[f"{key}:{name}"].clone().to(master.device)
-                    for key in ("step", "exp_avg", "exp_avg_sq")
+                    for key in self._moments
                     if f"{key}:{name}" in tensors
                 }
-                if moments:
+                if moments and self.section.name == "adamw8bit":
+                    group, at = next(
+                        (group, at)
+                        for group in range(len(self.adam.param_groups))
+                        for at, one in enumerate(self.adam.param_groups[group]["params"])
+                        if one is master
+                    )
+                    self.adam.init_state(self.adam.param_groups[group], master, group, at)
+                    self.adam.state[master] |= {**moments, "step": int(moments["step"])}
+                elif moments:
                     self.adam.state[master] = moments
+
+
+def _adam(groups: list[dict[str, Any]], section: OptimiserSection) -> Any:
+    """AdamW of torch, or that of bitsandbytes with moments in 8 bits, once it has done a step on the weights' device.
+
+    Raises:
+        ModelError: bitsandbytes is not installed, or does not work there.
+    """
+    if section.name == "adamw":
+        return torch.optim.AdamW(groups, lr=section.learning_rate, betas=section.betas, fused=True)
+    kind = needed("bitsandbytes", "optimiser.name: adamw8bit").optim.AdamW8bit
+    device = groups[0]["params"][0].device
+    try:
+        trial = torch.ones(TRIAL, device=device, requires_grad=True)
+        trial.grad = torch.ones_like(trial)
+        kind([trial]).step()
+    except (RuntimeError, NotImplementedError, ValueError, AttributeError, OSError) as error:
+        raise ModelError(
+            f"the AdamW of 8 bits in bitsandbytes does not work on {device}: {one_line(error)}",
+            "set optimiser.name: adamw, or install a bitsandbytes that is built for this device",
+        ) from error
+    return kind(groups, lr=section.learning_rate, betas=section.betas)
 
 
 def _decays(name: str, weight: Tensor) -> bool:

@@ -2,12 +2,12 @@
 
 No prompt stands in two splits. Many pages come in few ways (one of them always says "Click Me!"), so examples are dealt
 to what is held out first, and train gets those that are left; a page that has fewer ways than a split has places fills
-fewer of them.
+fewer of them. A split is built when it is asked for, after those that prompts are dealt to before it; train is last.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from plumbline.config.overrides import as_mapping
 from plumbline.errors import DataError
 from plumbline.records import Failure
 from plumbline.runs import claims
-from plumbline.storage import read_object, sha256_of, write_json, write_jsonl
+from plumbline.storage import read_jsonl, read_object, sha256_of, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import EpisodeFailed
 from plumbline_miniwob.actions import from_json, to_json
@@ -69,8 +69,8 @@ def sizes_of(options: MiniwobOptions) -> dict[str, int]:
     return {split: sum(_wanted(options, split).values()) for split in splits_of(options)}
 
 
-def has_records(options: MiniwobOptions, folder: Path) -> bool:
-    """Whether `folder` holds the records already; if not, they can be built there.
+def has_records(options: MiniwobOptions, folder: Path, split: str = DEALT[-1]) -> bool:
+    """Whether `folder` holds the records of a split already, by default of all; if not, they can be built there.
 
     Raises:
         DataError: they are of other options, or of other pages.
@@ -86,17 +86,21 @@ def has_records(options: MiniwobOptions, folder: Path) -> bool:
             f"{folder} holds other records (their {' and '.join(differing)} differ)",
             "give another folder (of `plumbline eval` that is --data), or remove this one to build it again",
         )
-    for split, digest in as_mapping(there.get("sha256")).items():
-        if sha256_of(folder / f"{split}.jsonl") != digest:
+    for name, digest in as_mapping(there.get("sha256")).items():
+        if sha256_of(folder / f"{name}.jsonl") != digest:
             raise DataError(
-                f"{folder} holds no whole records: {split}.jsonl is another file than was built with them",
+                f"{folder} holds no whole records: {name}.jsonl is another file than was built with them",
                 "remove the folder to build them again",
             )
-    return True
+    return split in as_mapping(there.get("splits"))
 
 
-def build_records(options: MiniwobOptions, folder: Path, world: World, progress: Progress = silent) -> dict[str, Any]:
-    """Write a file for each split, and what was left out into the manifest.
+def build_records(
+    options: MiniwobOptions, folder: Path, world: World, progress: Progress = silent, split: str = DEALT[-1]
+) -> dict[str, Any]:
+    """Write a file for a split, and for each that prompts are dealt to before it; and what was left out.
+
+    What is there stays: the examples of a split are the same ones, whichever split is asked for first.
 
     Returns:
         The manifest: options, pages, rows of each split, and for each page why seeds of it were left out.
@@ -108,16 +112,17 @@ def build_records(options: MiniwobOptions, folder: Path, world: World, progress:
     """
     claims.check(folder, RECORDS)
     with claims.locked(folder, partial(progress, f"waiting for another process, which builds {folder}", 0, 1)):
-        if has_records(options, folder):  # the other process has built them
+        if has_records(options, folder, split):  # another process has built them
             return read_object(folder / MANIFEST)
+        whole = (folder / MANIFEST).is_file() and not (folder / claims.UNFINISHED).exists()
+        before = read_object(folder / MANIFEST) if whole else {}
         with claims.building(folder, RECORDS, last=MANIFEST) as beside:
-            return _write(options, beside, world, progress)
+            return _write(options, beside, _Maker(options, world, progress, folder, before, split), before)
 
 
-def _write(options: MiniwobOptions, folder: Path, world: World, progress: Progress) -> dict[str, Any]:
-    """Write everything into an empty folder; returns the manifest."""
-    maker = _Maker(options, world, progress)
-    rows = {split: maker.split(split) for split in DEALT if split in splits_of(options)}
+def _write(options: MiniwobOptions, folder: Path, maker: "_Maker", before: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the splits that are lacking into an empty folder; returns the manifest of all."""
+    rows = {split: maker.split(split) for split in maker.lacking}
     if empty := [split for split, members in rows.items() if not members]:
         reasons = [why for counts in maker.left_out.values() for why in counts]
         raise DataError(
@@ -126,11 +131,14 @@ def _write(options: MiniwobOptions, folder: Path, world: World, progress: Progre
         )
     for split, members in rows.items():
         write_jsonl(folder / f"{split}.jsonl", members)
+    counts = {**before.get("splits", {}), **{split: len(members) for split, members in rows.items()}}
+    digests = {**before.get("sha256", {}), **{split: sha256_of(folder / f"{split}.jsonl") for split in rows}}
+    built = [split for split in splits_of(options) if split in counts]
     manifest = {
         "options": options.records(),
         "pages": pages_version(),
-        "splits": {split: len(rows[split]) for split in splits_of(options)},
-        "sha256": {split: sha256_of(folder / f"{split}.jsonl") for split in splits_of(options)},
+        "splits": {split: counts[split] for split in built},
+        "sha256": {split: digests[split] for split in built},
         "left_out": {task: dict(counts) for task, counts in sorted(maker.left_out.items())},
     }
     write_json(folder / MANIFEST, manifest)
@@ -145,14 +153,35 @@ def _wanted(options: MiniwobOptions, split: str) -> dict[str, int]:
 
 
 class _Maker:
-    """Solves episodes side by side, and takes them in the order of their seeds."""
+    """Solves episodes concurrently, and takes them in the order of their seeds.
 
-    def __init__(self, options: MiniwobOptions, world: World, progress: Progress) -> None:
+    Args:
+        options: of the task.
+        world: where episodes are solved.
+        progress: told about the examples.
+        folder: with the records that are built already.
+        before: their manifest; empty where there are none.
+        last: the split that is wanted.
+    """
+
+    def __init__(
+        self,
+        options: MiniwobOptions,
+        world: World,
+        progress: Progress,
+        folder: Path,
+        before: Mapping[str, Any],
+        last: str,
+    ) -> None:
         self.options, self.world, self.progress = options, world, progress
-        self.seen: set[tuple[str, str]] = set()
-        self.left_out: dict[str, Counter[str]] = {}
+        there = before.get("splits", {})
+        paths = (folder / f"{split}.jsonl" for split in there)
+        self.seen = {(row["utterance"], row["page"]) for path in paths for _, row in read_jsonl(path)}
+        self.left_out = {task: Counter(counts) for task, counts in before.get("left_out", {}).items()}
+        sizes = sizes_of(options)
+        self.lacking = [split for split in DEALT[: DEALT.index(last) + 1] if split in sizes and split not in there]
         self.done = 0
-        self.total = sum(sizes_of(options).values())
+        self.total = sum(sizes[split] for split in self.lacking)
 
     def split(self, split: str) -> list[dict[str, Any]]:
         """The rows of a split, page after page."""

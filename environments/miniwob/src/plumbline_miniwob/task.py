@@ -1,7 +1,7 @@
 """The miniwob task: an instruction and a page, plans carried out there, and the page's own reward."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,15 @@ from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Control, Task, gold_of, named, whole
 from plumbline_miniwob.actions import from_json
-from plumbline_miniwob.build import HELD_OUT_TASKS, build_records, has_records, pages_version, sizes_of, splits_of
+from plumbline_miniwob.build import (
+    DEALT,
+    HELD_OUT_TASKS,
+    build_records,
+    has_records,
+    pages_version,
+    sizes_of,
+    splits_of,
+)
 from plumbline_miniwob.controls import controls
 from plumbline_miniwob.grammar import PageText
 from plumbline_miniwob.options import MiniwobOptions, PerTask, read_options
@@ -28,7 +36,7 @@ _FEW = 24
 
 
 def open_miniwob(options: Mapping[str, Any], folder: Path, progress: Progress) -> "MiniwobTask":
-    """Open the miniwob task; where `folder` has no records, the first examples that are asked for build them there.
+    """Open the miniwob task; a split that `folder` has no records of is built there when it is asked for.
 
     Raises:
         RecipeError: an unknown option, or the pages, Playwright or a Chromium are not installed.
@@ -39,7 +47,7 @@ def open_miniwob(options: Mapping[str, Any], folder: Path, progress: Progress) -
 
     checked = read_options(dict(options))
     world = BrowserWorld()
-    build = None if has_records(checked, folder) else lambda: build_records(checked, folder, world, progress)
+    build = None if has_records(checked, folder) else partial(build_records, checked, folder, world, progress)
     return MiniwobTask(folder, checked, world, build)
 
 
@@ -49,9 +57,9 @@ class MiniwobTask(Task):
     name = "miniwob"
 
     def __init__(
-        self, folder: Path, options: MiniwobOptions, world: World, build: Callable[[], object] | None = None
+        self, folder: Path, options: MiniwobOptions, world: World, build: Callable[[str], object] | None = None
     ) -> None:
-        """Nothing is read yet; `build` is called once before the first records are."""
+        """Nothing is read yet; `build` is called with a split's name before its records are."""
         self.folder, self.options, self.world = folder, options, world
         self.splits = splits_of(options)
         self._build = build
@@ -109,12 +117,13 @@ class MiniwobTask(Task):
         few = [*seen[:: len(seen) // _FEW + 1], *self.options.held[:2]]
         one = PerTask(train=1, val=1, test=1, held_out_tasks=1)
         options = self.options.model_copy(update={"tasks": few, "held_out": [*self.options.held[:2]], "per_task": one})
-        return MiniwobTask(folder, options, self.world, lambda: build_records(options, folder, self.world, silent))
+        return MiniwobTask(folder, options, self.world, partial(build_records, options, folder, self.world, silent))
 
     def _read_split(self, split: str) -> list[Example]:
         if self._build is not None:
-            self._build()
-            self._build = None
+            self._build(split)
+            if split == DEALT[-1]:
+                self._build = None
         path = self.folder / f"{split}.jsonl"
         found = [self._example(row, f"{path}:{number}") for number, row in read_jsonl(path)]
         if not found:

@@ -5,7 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -14,6 +14,7 @@ from plumbline.evaluation.models import as_trained
 from plumbline.policies.export import weights
 from plumbline.policies.export.card import ExportSource, RewardChange, change_text, changes, find, licence, model_card
 from plumbline.runs import claims
+from plumbline.runs.hub import Repository
 from plumbline.runs.run import Listener
 from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text
 
@@ -44,6 +45,10 @@ class Export:
     """Examples on which the change in reward is measured."""
     base: str | None = None
     """The base's public name, where its directory does not say it."""
+    push: str | None = None
+    """USER/NAME of the model repository of the Hugging Face hub that the export is uploaded to."""
+    public: bool = False
+    """Whether a repository that is made for it is public."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself.
@@ -58,6 +63,8 @@ class Export:
             raise RecipeError(f"--dtype is of merged weights, and --kind is {self.kind}", "leave out --dtype")
         if self.gguf is not None and self.kind != "gguf":
             raise RecipeError(f"--gguf is of a GGUF file, and --kind is {self.kind}", "add --kind gguf")
+        if self.public and self.push is None:
+            raise RecipeError("--public is of a repository, and --push names none", "add --push USER/NAME")
         if self.evaluate is not None and self.kind == "adapter":
             raise RecipeError("an adapter is exported as it was trained, so no reward changes", "leave out --evaluate")
 
@@ -77,6 +84,8 @@ class Exported:
     said: Sequence[str]
     figures: dict[str, Any]
     changes: Sequence[RewardChange]
+    pushed: str | None = None
+    """The address of the repository."""
 
     def plain(self) -> dict[str, Any]:
         """Plain values."""
@@ -85,7 +94,8 @@ class Exported:
     def text(self) -> str:
         """For people."""
         lines = [f"{self.folder}: {len(self.files)} files, {self.bytes / 1e6:.1f} MB", *self.said]
-        return "\n".join([*lines, *map(change_text, self.changes)]) + "\n"
+        pushed = [] if self.pushed is None else [f"uploaded to {self.pushed}"]
+        return "\n".join([*lines, *map(change_text, self.changes), *pushed]) + "\n"
 
 
 def export(what: Export, listener: Listener) -> Exported:
@@ -93,6 +103,7 @@ def export(what: Export, listener: Listener) -> Exported:
 
     Raises:
         ModelError: there is no model, or it cannot be exported like this.
+            The hub does not take the upload; the export stays.
         RunError: the run has no finished stage.
         StorageError: the folder holds something else, or the disk is full; nothing is left half written.
     """
@@ -115,6 +126,7 @@ def export(what: Export, listener: Listener) -> Exported:
         raise RecipeError(
             f"{source.model} does not say which task it was trained on, so --evaluate has none", "leave it out"
         )
+    repository = None if what.push is None else Repository(what.push, public=what.public)
     with clear_os_errors(what.out):
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
@@ -129,7 +141,12 @@ def export(what: Export, listener: Listener) -> Exported:
             sync_folder(out.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    return done
+    if repository is None:
+        return done
+    listener.working(f"uploading to {what.push}", 0, 1)
+    pushed = repository.upload(out)
+    listener.working(f"uploading to {what.push}", 1, 1)
+    return replace(done, pushed=pushed)
 
 
 def _fill(what: Export, source: ExportSource, family: str, folder: Path, listener: Listener) -> Exported:

@@ -28,7 +28,15 @@ from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.adapters import adapted, not_for_adapters
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
-from plumbline.policies.saved import ADAPTER, adapter_base, check_config, check_source, has_tokenizer, is_adapter
+from plumbline.policies.saved import (
+    ADAPTER,
+    adapter_base,
+    check_config,
+    check_source,
+    has_tokenizer,
+    is_adapter,
+    reach_hub,
+)
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.storage import read_object
 
@@ -216,6 +224,7 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
         fix = f"there is no directory {source} here, so it was taken for a hub name: check it, and the network"
     elif not has_tokenizer(Path(source)):
         raise ModelError(f"{source} has a model and no tokenizer", fix)
+    reach_hub(source)
     with clear_opening_errors(f"cannot load a tokenizer from {source}", fix):
         kind = transformers.AutoTokenizer
         if not is_gguf(source):
