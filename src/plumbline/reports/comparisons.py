@@ -220,7 +220,7 @@ def is_right(row: Judged, form: Sequence[str]) -> bool:
 
 # -- which examples are shown ------------------------------------------------------------------------------------
 
-EACH, COUNT = 2, 8
+EACH, COUNT = 2, 10
 RULE = (
     "Two of the largest gains, two of the largest losses, two nearest the median change and two failures that did not "
     "change; equal candidates go by id, and examples nearest the median fill up."

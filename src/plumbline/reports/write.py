@@ -3,15 +3,21 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
+from plumbline.errors import visible
 from plumbline.records import Example
 from plumbline.reports import sections
 from plumbline.reports.build_tables import all_tables, watch
+from plumbline.reports.comparisons import Comparison
+from plumbline.reports.numbers import fixed
 from plumbline.reports.page import PageSection, page, render, section
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
-from plumbline.reports.view import RunView, naming
+from plumbline.reports.view import RunView, name_of, naming
 from plumbline.runs.claims import check_links
 from plumbline.runs.run import Run
 from plumbline.storage import write_text
@@ -83,17 +89,53 @@ def html_report(view: RunView, said: Verdict) -> str:
     return page(f"{view.run.recipe.name} · Plumbline", [one for one in made if one.body])
 
 
+BARS = "▁▂▃▄▅▆▇█"
+MOST_BARS, MOST_CHARACTERS = 60, 60
+
+
+def _curve(view: RunView) -> Text | None:
+    """The reward of the RL steps as a line of bars; None where there are not two steps."""
+    earned = [row["train/reward"] for row in view.metrics.get("rl", []) if row.get("train/reward") is not None]
+    if len(earned) < 2:
+        return None
+    parts = np.array_split(np.asarray(earned), min(MOST_BARS, len(earned)))
+    low, high = min(earned), max(earned)
+    bars = "".join(BARS[round((len(BARS) - 1) * (part.mean() - low) / (high - low or 1))] for part in parts)
+    told = f"reward of sampled answers, {len(earned)} steps"
+    return Text(f"\n{told}:  {fixed(earned[0])} {bars} {fixed(earned[-1])}")
+
+
+def _answers(view: RunView) -> Table | None:
+    """Held-out answers of the first evaluated stage and of the last, chosen by `comparisons.select`."""
+    compared = view.first_to_last(*view.headline) if view.headline else None
+    if not isinstance(compared, Comparison):
+        return None
+    before, after = name_of(compared.before), name_of(compared.after)
+    table = Table("reference answer", before, after, "reward", box=SIMPLE_HEAD, show_lines=True)
+    for picked, _, gold, _ in sections.side_by_side(view, compared):
+        cells = [_cell(text) for text in (gold or "", picked.before.completion, picked.after.completion)]
+        table.add_row(*cells, Text(f"{fixed(picked.before.reward, 2)} → {fixed(picked.after.reward, 2)}"))
+    return table
+
+
+def _cell(text: str) -> Text:
+    short = " ".join(visible(text).split())
+    return Text(short[:MOST_CHARACTERS] + "…" * (len(short) > MOST_CHARACTERS))
+
+
 def run_summary(run: Run) -> RenderableType:
     """The end of a run: its verdict, where the report and the model are, and what to do next."""
     view = RunView(run)
     with naming(run):
         said = run_verdict(view)
-    lines = [Text(said.sentence, style="bold")]
+        shown = [(_curve(one), _answers(one)) for one in view.tasks or [view]]
+    lines: list[RenderableType] = [Text(said.sentence, style="bold")]
     if said.reason:
         lines.append(Text(said.reason))
-    for one in view.tasks or [view]:
+    for one, pictures in zip(view.tasks or [view], shown, strict=True):
         if one.has_breakdown:
             lines += [Text(f"{one.task}: {sentence}" if one.task else sentence) for sentence in rise_sentences(one)]
+        lines += [part for part in pictures if part is not None]
     result = run.result() or {}
     lines.append(Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n"))
     if run.recipe.model.name is None:
