@@ -86,7 +86,7 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     yield from refused(know, recipe.checks)
     if recipe.scale.spread:
         yield from refused(check_installed, "scale", ["ray"])
-    if "adamw8bit" in {one.optimiser.name for one in (recipe.sft, recipe.rl) if one is not None}:
+    if "adamw8bit" in {stage.optimiser.name for stage in (recipe.sft, recipe.rl) if stage is not None}:
         yield from refused(check_installed, "optimiser.name: adamw8bit", ["bitsandbytes"])
     opened = []
     for name, one in recipe.each_task.items():

@@ -155,9 +155,9 @@ def pair(run: str, against: str, asked: str, before: Evaluation, after: Evaluati
     remarks = [remark, f"drawn otherwise: {', '.join(drawn)}" if drawn else ""]
     pairing = Pairing(run=run, against=against, asked=asked, remark="; ".join(filter(None, remarks)))
     try:
-        found = compare(replace(before, source=against), replace(after, source=run))
-        remarks += [trial(found.difference.n)]
-        return replace(pairing, paired=found, remark="; ".join(filter(None, remarks)))
+        change = compare(replace(before, source=against), replace(after, source=run))
+        remarks += [trial(change.difference.n)]
+        return replace(pairing, paired=change, remark="; ".join(filter(None, remarks)))
     except IncomparableError as error:
         return replace(pairing, error=error)
 

@@ -108,7 +108,7 @@ def _sample(row: Judged | Unjudged, example: Example, source: str) -> Any:
         "user": model.ChatMessageUser,
         "assistant": model.ChatMessageAssistant,
     }
-    prompt = [roles[one["role"]](content=one["content"]) for one in example.messages]
+    prompt = [roles[turn["role"]](content=turn["content"]) for turn in example.messages]
     metadata: dict[str, Any] = {"stratum": row.stratum, "reference": dict(example.reference)}
     if isinstance(row, Judged):
         answers = row.turns or (row.completion,)

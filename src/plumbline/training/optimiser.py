@@ -142,8 +142,8 @@ class Optimiser:
                     group, at = next(
                         (group, at)
                         for group in range(len(self.adam.param_groups))
-                        for at, one in enumerate(self.adam.param_groups[group]["params"])
-                        if one is master
+                        for at, parameter in enumerate(self.adam.param_groups[group]["params"])
+                        if parameter is master
                     )
                     self.adam.init_state(self.adam.param_groups[group], master, group, at)
                     self.adam.state[master] |= {**moments, "step": int(moments["step"])}

@@ -174,12 +174,12 @@ class _Maker:
         last: str,
     ) -> None:
         self.options, self.world, self.progress = options, world, progress
-        there = before.get("splits", {})
-        paths = (folder / f"{split}.jsonl" for split in there)
+        built = before.get("splits", {})
+        paths = (folder / f"{split}.jsonl" for split in built)
         self.seen = {(row["utterance"], row["page"]) for path in paths for _, row in read_jsonl(path)}
         self.left_out = {task: Counter(counts) for task, counts in before.get("left_out", {}).items()}
         sizes = sizes_of(options)
-        self.lacking = [split for split in DEALT[: DEALT.index(last) + 1] if split in sizes and split not in there]
+        self.lacking = [split for split in DEALT[: DEALT.index(last) + 1] if split in sizes and split not in built]
         self.done = 0
         self.total = sum(sizes[split] for split in self.lacking)
 
