@@ -1,6 +1,6 @@
 # Two commands for a fresh machine that has Python 3.11, make and the network:
-#   make demo   makes .venv, fetches a real model of 135M (93 MB) and runs the main job on a CPU: says first how long that takes
-#               on this machine, and last where the report is. The same command resumes it
+#   make demo   ten minutes: makes .venv, fetches a real model of 135M (93 MB), trains it on a CPU by SFT and by its own verified
+#               answers, and ends with the verdict, ten answers before and after, and the report. The same command resumes it
 #   make test   makes .venv, runs the tests but the slow ones (make test-slow: random at length, long runs)
 #   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shapes of
 #               Qwen3-0.6B and 8B against transformers and TRL (18 GB on disk)
@@ -18,7 +18,7 @@ DTYPE := $(shell grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null || ec
 # Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-control test test-slow gpu docs lint format clean
+.PHONY: demo demo-started demo-control test test-slow gpu docs lint format clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -46,26 +46,31 @@ $(BIN)/python:
 	@$(PIP) install --no-deps "$$(grep '^miniwob==' constraints.txt)"  # of which only the pages are used
 	@touch .venv/train.stamp $@
 
-demo: .venv/train.stamp
+demo: demo-started .venv/train.stamp
 	@$(BIN)/plumbline get smollm2-135m
-	@$(BIN)/plumbline run commerce-demo $(DTYPE) --resume
+	@echo "training: SFT, then rounds of its own answers, of which the verifier keeps the right ones (4 to 7 minutes)"
+	@$(BIN)/plumbline run strict-json-demo $(DTYPE) --resume
 	@echo
 	@echo "What the checks say of it (plumbline check), and what to do next (plumbline decide):"
 	@echo
-	@$(BIN)/plumbline check runs/commerce-demo
-	@$(BIN)/plumbline decide runs/commerce-demo
+	@$(BIN)/plumbline check runs/strict-json-demo
+	@$(BIN)/plumbline decide runs/strict-json-demo
 	@echo
-	@echo "Report:  runs/commerce-demo/report.html"
-	@echo "Next, the negative control, whose reward must not rise: the same RL with shuffled advantages:"
+	@echo "Report:  runs/strict-json-demo/report.html"
+	@echo "Next, the negative control, which must not rise: the same rounds with answers that nothing checked:"
 	@echo "    make demo-control"
-	@echo "The shop's four jobs in one run with the same model (two hours without AMX):"
-	@echo "    $(BIN)/plumbline run commerce-smollm2"
-	@echo "Or with a model of yours (a local directory or a hub name):"
-	@echo "    $(BIN)/plumbline run commerce-v4.1 --set model.name=DIRECTORY_OR_HUB_NAME"
+	@echo "Your own rows and reward:"
+	@echo "    $(BIN)/plumbline init --model models/smollm2-135m --data ROWS --reward MODULE:FUNCTION"
+	@echo "The shop: reading reviews by GRPO after SFT (10 minutes with AMX, else an hour), and its four jobs in one run:"
+	@echo "    $(BIN)/plumbline run commerce-demo $(DTYPE)"
+	@echo "    $(BIN)/plumbline run commerce-smollm2 $(DTYPE)"
+
+demo-started:
+	@echo "make demo: about ten minutes on two cores: 2 for packages and the model, 5 to 8 for training and evaluation"
 
 demo-control: demo
-	@$(BIN)/plumbline run commerce-demo-control $(DTYPE) --resume
-	@echo "Report:  runs/commerce-demo-control/report.html"
+	@$(BIN)/plumbline run strict-json-demo-control $(DTYPE) --resume
+	@echo "Report:  runs/strict-json-demo-control/report.html"
 
 # In the order of their names: files with many tests first, as xdist would have them, leave the longest to the end.
 test: .venv/dev.stamp
