@@ -173,7 +173,7 @@ class OptimiserSection(Section):
     """AdamW, its schedule and the clipping of the gradient."""
 
     name: Literal["adamw", "adamw8bit"] = "adamw"
-    """adamw8bit keeps the moments in 8 bits: 2 bytes a weight in place of 8. It needs bitsandbytes (the extra 4bit)."""
+    """adamw8bit keeps the moments in 8 bits: 2 bytes a weight, not 8 (extra 4bit)."""
     learning_rate: float = Field(default=1e-4, gt=0)
     """The highest rate of the schedule."""
     schedule: Schedule = "constant_with_warmup"
