@@ -13,8 +13,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Threads that wait for work must not spin: two of them on two busy cores slow each other down.
 export OMP_WAIT_POLICY := passive
-# A processor without instructions for bfloat16 emulates them, which takes ten times as long as float32.
-DTYPE := $(shell grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null || echo --set model.dtype=float32)
+# Processors without AMX (but AMD's with AVX-512) emulate bfloat16 or are slow at it.
+DTYPE := --set model.dtype=$(shell awk '/vendor_id/ { amd = /AMD/ } /amx_bf16/ || (amd && /avx512_bf16/) { fast = 1 } \
+	END { print fast ? "bfloat16" : "float32" }' /proc/cpuinfo 2>/dev/null || echo float32)
 # Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -48,7 +49,7 @@ $(BIN)/python:
 
 demo: demo-started .venv/train.stamp
 	@$(BIN)/plumbline get smollm2-135m
-	@echo "training: SFT, then rounds of its own answers, of which the verifier keeps the right ones (4 to 7 minutes)"
+	@echo "training: SFT, then rounds of its own answers, of which the verifier keeps the right ones"
 	@$(BIN)/plumbline run strict-json-demo $(DTYPE) --resume
 	@echo
 	@echo "What the checks say of it (plumbline check), and what to do next (plumbline decide):"

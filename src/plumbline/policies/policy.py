@@ -415,13 +415,13 @@ def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
 def slowness(policy: Policy) -> str:
     """What to say of what makes a model slow here; empty if nothing does.
 
-    Short cuts that did not agree with the model and were left out, and numbers that the processor only emulates.
+    Short cuts that did not agree with the model and were left out, and numbers that the processor is slow at.
     """
     said = []
     if left_out := policy.engine.get("left_out", ""):
         said.append(f"this model goes without {left_out}: slower, no less exact")
     if emulated := policy.engine.get("emulated", ""):
-        said.append(f"this processor only emulates {emulated}: model.dtype=float32 is several times faster")
+        said.append(f"this processor is slow at {emulated}: model.dtype=float32 takes half of the time or less")
     return "; ".join(said)
 
 

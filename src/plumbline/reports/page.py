@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from plumbline.config.imports import needed
 from plumbline.errors import visible
 from plumbline.evaluation.statistics import skill
 from plumbline.reports import numbers
@@ -19,6 +20,7 @@ from plumbline.storage import open_regular
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from jinja2.runtime import Context
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 GENERATOR = '<meta name="generator" content="Plumbline">'
@@ -85,13 +87,13 @@ def read_template(name: str) -> str:
 
 @cache
 def _environment() -> "Environment":
-    import jinja2  # commands that make no page start without it
+    jinja2 = needed("jinja2", "a report")  # commands that make no page start without it
 
     from plumbline.reports import build_tables, comparisons, sections, verdict  # they render templates, too
     from plumbline.reports.view import name_of
 
     @jinja2.pass_context
-    def escaped(context: jinja2.runtime.Context, value: object) -> Markup:
+    def escaped(context: "Context", value: object) -> Markup:
         if isinstance(value, Markup):
             return value
         return Markup(markdown(str(value))) if str(context.name).endswith(".md.j2") else html(value)  # noqa: S704

@@ -22,7 +22,7 @@ from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, windows
-from plumbline.policies.autoregressive.probe import probe, see
+from plumbline.policies.autoregressive.probe import probe_once, see
 from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, joined, pack_sizes
 from plumbline.policies.places import Places, divergence, head_log_prob
 from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_law
@@ -166,7 +166,7 @@ class AutoregressivePolicy(PretrainedPolicy):
     def __init__(self, loaded: Loaded, section: AutoregressiveModel) -> None:
         super().__init__(loaded, section)
         limit_time_steps(self.model)
-        self._abilities = probe(self.model, cached=section.decoder == "transformers")
+        self._abilities = probe_once(self.model, cached=section.decoder == "transformers")
         for what, reason in (
             ("cannot be sampled from, several answers at once", self._abilities.why_not_cached),
             ("cannot score rows of several lengths together", self._abilities.why_not_rows),

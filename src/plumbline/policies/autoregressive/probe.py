@@ -93,6 +93,27 @@ def _on_gpu(model: Any) -> bool:
     return bool(model.device.type == "cuda")
 
 
+_FOUND: dict[tuple[str, ...], Abilities] = {}
+
+
+def probe_once(model: Any, *, cached: bool = False) -> Abilities:
+    """`probe`, and for a model that is built as another one of this process was, what was found for that one.
+
+    A run opens its model at every stage. Its build is the class, the configuration, the layers with their sizes, the
+    dtype and the device; weights are not compared.
+    """
+    config, build = model.config.to_json_string(use_diff=False), repr(model)
+    key = (str(type(model)), config, build, str(model.dtype), str(model.device), str(cached))
+    if key not in _FOUND:
+        _FOUND[key] = probe(model, cached=cached)
+        return _FOUND[key]
+    if _FOUND[key].adapters:
+        fuse(model)
+    if _FOUND[key].shared:
+        install_shared_attention(model)
+    return _FOUND[key]
+
+
 @torch.no_grad()
 def probe(model: Any, *, cached: bool = False) -> Abilities:
     """Compare the short cuts with plain forward passes of a few tokens; puts fused parts in place if they agree.
