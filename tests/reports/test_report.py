@@ -122,9 +122,9 @@ def test_strict_and_lenient_stand_side_by_side_with_the_count_of_what_is_lost(ht
 
 
 def test_samples_have_prompt_gold_and_both_answers(html):
-    assert html.count('<article class="sample">') == 8
+    assert html.count('<article class="sample">') == 10
     text = Page(html).text
-    assert text.count("What was read") == 8
+    assert text.count("What was read") == 10
     assert "o produto chegou com 12 dias de atraso" in text
     assert "Responda só com JSON" not in text  # the system's message is not the last user message
 
@@ -141,7 +141,7 @@ def test_each_value_is_marked_by_what_its_part_earned():
 
 def test_without_examples_gold_comes_from_the_oracle_and_no_prompt_is_invented(own):
     _, page = report(own)
-    assert page.text.count("What was read") == 8
+    assert page.text.count("What was read") == 10
     assert "o produto chegou com 12 dias de atraso" not in page.text
 
 
@@ -257,7 +257,7 @@ def test_episodes_are_shown_turn_by_turn(tmp_path):
         evaluate_both(run, 12, in_turns)
     _, page = report(run)
     assert training.text.count("Turn 2") == 1
-    assert page.text.count("Turn 2") == 16, "eight examples before and after"
+    assert page.text.count("Turn 2") == 20, "ten examples before and after"
     for shown in (training, page):
         assert "first <b>try</b>" in shown.text
         assert "Asked before turn 2" in shown.text

@@ -21,13 +21,15 @@ def test_the_rule():
         ("e0005", "near the median change", 0.1),
         ("e0006", "unchanged failure", 0.0),
         ("e0007", "unchanged failure", 0.0),
+        ("e0008", "near the median change", 0.0),
+        ("e0003", "near the median change", 0.2),
     ]
 
 
 def test_equal_candidates_go_by_id_and_kinds_without_candidates_are_filled_from_the_median():
     picked = gains([0.3] * 20)
-    assert [name for name, _, _ in picked] == [f"e{i:04d}" for i in range(8)]
-    assert [why for _, why, _ in picked] == ["largest gain"] * 2 + ["near the median change"] * 6
+    assert [name for name, _, _ in picked] == [f"e{i:04d}" for i in range(10)]
+    assert [why for _, why, _ in picked] == ["largest gain"] * 2 + ["near the median change"] * 8
 
 
 def test_a_right_answer_that_stays_right_is_no_failure():

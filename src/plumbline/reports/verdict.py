@@ -50,6 +50,8 @@ def verdict(
 ) -> Verdict:
     """What a stage did to the reward: raised it, lowered it, did not change it by more than a margin, or unknown.
 
+    Where that is unknown of the last stage, and all stages together surely changed it, they come first.
+
     Args:
         comparison: the last stage against the one before.
         bounds: what the controls and the oracle earn on the same examples.
@@ -83,12 +85,18 @@ def verdict(
     floor = bounds.floor if bounds else None
     if floor is not None and reward.after.mean <= floor[1].mean:
         clauses.append(f"the reward after is no better than the control {floor[0][:40]}, which knows nothing")
-    if whole is not None and whole.before != comparison.before:
-        clauses.append(_first_to_last(comparison, whole))
+    stages = whole if whole is not None and whole.before != comparison.before else None
+    tone: Tone = "control" if negative_control else reward.direction
+    if stages is not None and verb == UNKNOWN and not negative_control and _tells_more(comparison, stages):
+        clauses.insert(0, f"its last stage alone: {subject} {verb} {_claim(comparison, margin)}")
+        subject = "The whole training" if finished else "So far, the whole training"
+        tone = stages.reward.direction
+        sentence = f"{subject} {VERBS[tone]} {_claim(stages, margin)}{_bounds(bounds)}."
+    elif stages is not None:
+        clauses.append(_first_to_last(comparison, stages))
     if comparison.unjudged:
         clauses.append(f"{_examples(comparison.unjudged)} left out because an answer could not be judged")
     reason = "; ".join(clauses)
-    tone: Tone = "control" if negative_control else reward.direction
     return Verdict(sentence, f"{reason[0].upper()}{reason[1:]}." if reason else "", tone)
 
 
@@ -206,6 +214,13 @@ def _bounds(bounds: Bounds | None) -> str:
     else:
         parts.append("there is no oracle, so the ceiling is unknown")
     return f"; {' and '.join(parts)}"
+
+
+def _tells_more(comparison: Comparison, whole: Comparison) -> bool:
+    """Whether all stages together surely changed the reward, on as many examples as the last one is judged on."""
+    return (
+        whole.reward.direction != "same" and whole.reward.paired.difference.n == comparison.reward.paired.difference.n
+    )
 
 
 def _first_to_last(comparison: Comparison, whole: Comparison) -> str:

@@ -12,6 +12,8 @@ from plumbline.evaluation.statistics import Interval
 
 ENOUGH = 12
 """Logged steps, from which on an interval is believed."""
+WIDE = 0.5
+"""Of the reward or the loss itself: an interval that goes so far beyond 0 leaves open whether anything happened."""
 Z = 1.96
 
 
@@ -41,6 +43,9 @@ class RewardOutcome:
         way = {"reward": "rise", "loss": "fall"}[self.series]
         done = {"reward": "rose", "loss": "fell"}[self.series]
         verdict = {None: "too few to tell", True: done, False: f"did not {way}"}[self.better]
+        size, most = max(abs(self.first), abs(self.last)), max(-self.change.low, self.change.high)
+        if self.better is False and self.change.low < 0 < self.change.high and most > WIDE * size:
+            verdict = f"cannot be told whether it {done}"
         steps = "steps" if self.every else "logged steps"
         return (
             f"{self.series} {self.first:.{digits}f} -> {self.last:.{digits}f} over {self.change.n} {steps}: {verdict}"

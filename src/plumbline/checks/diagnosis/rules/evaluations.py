@@ -12,7 +12,7 @@ from plumbline.checks.diagnosis.facts import level, likely, top
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import RewardOutcome, outcome
 from plumbline.checks.diagnosis.rules.policy import pairs
-from plumbline.checks.diagnosis.rules.steps import ADAPTERS, adapter_rate, highest_rate
+from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FULL, adapter_rate, highest_rate
 from plumbline.checks.diagnosis.trends import finite, height, noise_of_mean, order, trend
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
@@ -450,7 +450,9 @@ def _no_rise_causes(history: History, came: RewardOutcome) -> Iterator[str]:
     noise = noise_of_mean(finite(history["reward"].values), 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
         yield f"few answers a step: its mean reward scatters by {noise:.2g}"
-    if highest < ADAPTERS[0] and "model.lora.rank" not in history.settings:
+    if highest < FULL[0] and not adapter_rate(history):
+        yield f"a rate of {highest:.1e}: usual are {FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
+    elif highest < ADAPTERS[0] and "model.lora.rank" not in history.settings:
         yield f"a rate of {highest:.1e}, which is too low if an adapter is trained ({ADAPTERS[0]:.0e} and more)"
 
 

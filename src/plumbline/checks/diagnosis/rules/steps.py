@@ -89,7 +89,10 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     """
     rate = history["rate"]
     values = rate.values[np.isfinite(rate.values)]
-    if len(values) < 2 or (steps := int(rate.steps[-1] - rate.steps[0]) + 1) < ENOUGH:
+    if len(values) < 2:
+        return
+    apart, first = int(np.median(np.diff(rate.steps))), int(rate.steps[0])  # a row may stand for the steps before it
+    if (steps := int(rate.steps[-1]) - first + (apart if first <= apart else 1)) < ENOUGH:
         return
     left = max(0, (history.settings.get("steps") or 0) - int(rate.steps[-1])) if history.finished is False else 0
     travelled = float(values.mean() * steps + values.max() * left)
@@ -104,8 +107,18 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         what = f"the learning rate is {highest:.1e} at most, and an adapter is trained: usual are {ADAPTERS[0]:.0e} to "
         what += f"{ADAPTERS[1]:.0e}" + (f"; {came.said}" if came else "")
         causes = []
+    elif (
+        history.kind == "rl"
+        and 0 < highest <= 1.001 * FULL[0] / FAR_OFF
+        and (came := outcome(history))
+        and not came.better
+    ):
+        what = f"the learning rate is {highest:.1e} at most: usual are {FULL[0]:.0e} to {FULL[1]:.0e} for all weights, "
+        what += f"and {ADAPTERS[0]:.0e} to {ADAPTERS[1]:.0e} for adapters; {came.said}"
+        causes = []
     else:
         return
+    usual = FULL[1] if history.settings.get("model.lora.rank") is None else ADAPTERS[0]
     yield Finding(
         level="warning",
         what=what,
@@ -113,7 +126,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         evidence={"sum of rates": travelled, "highest rate": highest},
         causes=(*adapter, *causes),
         fix="raise the learning rate: 1e-6 to 5e-6 for full weights, 1e-5 to 1e-4 for adapters",
-        change={f"{section}.optimiser.learning_rate": ADAPTERS[0]},
+        change={f"{section}.optimiser.learning_rate": usual},
     )
 
 
