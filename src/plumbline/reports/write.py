@@ -137,6 +137,7 @@ def run_summary(run: Run) -> RenderableType:
             lines += [Text(f"{one.task}: {sentence}" if one.task else sentence) for sentence in rise_sentences(one)]
         lines += [part for part in pictures if part is not None]
     result = run.result() or {}
+    trust = " --trust-code" * any(one.name == "jsonl" for one in run.recipe.each_task.values())
     lines.append(Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n"))
     if run.recipe.model.name is None:
         lines.append(
@@ -148,7 +149,7 @@ def run_summary(run: Run) -> RenderableType:
     lines.append(
         Text(
             "Look further:\n"
-            f"  plumbline eval {result.get('model', 'MODEL')} --split test\n"
+            f"  plumbline eval {result.get('model', 'MODEL')} --split test{trust}\n"
             f"  plumbline runs {run.folder.parent}"
         )
     )

@@ -538,6 +538,8 @@ def quieten() -> None:
     logging.disable_progress_bar()
     # peft asks transformers by a name that is being retired: nothing that a user of either could fix.
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
+    # Its keyword for a cache is being renamed; the old one is right for all versions that are allowed.
+    warnings.filterwarnings("ignore", message=".*past_key_values.* deprecated", category=FutureWarning)
     # Nor this one: peft looks for the base's config.json to see a changed vocabulary, and a GGUF file has none.
     # peft doubles the rank of fused experts, and says so of dense models of the same kind, too.
     warnings.filterwarnings(

@@ -25,6 +25,8 @@ from plumbline.tasks.precheck import GOLD, LABEL, Case, cases_of, within_budget
 PROMPTS = ("prompt", "question", "problem", "messages", "instruction", "query", "input", "text")
 GOLDS = ("completion", "gold", "solution", "answer", "ground_truth", "response", "output", "target", "final_answer")
 GOLDS_BY_LABEL = ("label", "expected")
+UNSOUND = 0.5
+"""Of what reference answers earn: a baseline that earns more makes the reward no good to train with."""
 LOOKED_AT = 1000
 """Rows that lengths are measured of."""
 STEPS, PROMPTS_PER_STEP, TOKENS = 200, 8, 256
@@ -55,6 +57,8 @@ class _Seen:
     """Comments by key."""
     lines: list[str] = field(default_factory=list)
     gold_tried: str = ""
+    next_step: str = ""
+    """What to do before a training; empty where nothing is in the way."""
     task: JsonlTask | None = None
 
 
@@ -110,7 +114,7 @@ def start(what: Start) -> list[str]:
         *(f"from the script: {note}" for note in (what.script.notes if what.script else ())),
         f"{what.out} is written. Try the reward:  plumbline audit {what.out} --trust-code",
         "Keys in your editor:  plumbline recipe --schema --out recipe.schema.json",
-        f"Train:  plumbline run {what.out} --trust-code",
+        seen.next_step or f"Train:  plumbline run {what.out} --trust-code",
     ]
 
 
@@ -144,6 +148,8 @@ def look(what: Start) -> _Seen:
     ends_with_answer = any(isinstance(message, dict) and message.get("role") == "assistant" for message in last)
     if not all(map(allowed, rewards)):
         seen.lines.append("the reward was not tried, because only the script names it: add --trust-code to try it")
+        other = what.out.with_stem(f"{what.out.stem}-tried")
+        seen.next_step = f"Before you train, the same command with  --trust-code --out {other}"
         _untried(what, seen)
     else:
         if "weights" not in seen.options and (parts := _parts(open_rows(seen.options))):
@@ -227,6 +233,9 @@ def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
     if baselines:
         best = max(baselines, key=baselines.__getitem__)
         said += f"; the best baseline, {best.removeprefix('control ')}, earns {baselines[best]:.3f}"
+        if baselines[best] > UNSOUND * earned.get(GOLD, 1.0):
+            said += ", and an answer that knows nothing should not: such answers will be learnt"
+            seen.next_step = "Do not train yet: mend the reward, or see what audit says of it."
     seen.lines.append(said)
     if task.options.range is not None:
         pairs = task.options.range
