@@ -1,4 +1,4 @@
-"""Plumbline: post-train small language models on checkable tasks, and show whether the training is true.
+"""Plumbline: find out why an RL run does not learn, test a reward, and train small models.
 
 The public interface; everything is loaded when it is first used, so that this import costs nothing:
 

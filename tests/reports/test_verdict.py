@@ -263,7 +263,7 @@ def test_it_also_says_first_to_last_where_a_stage_lies_in_between(tmp_path):
     view = started(tmp_path, {"base": RL, "sft": SFT, "rl": RL})
     said = run_verdict(view)
     assert "raised the greedy reward" in said.sentence
-    assert "first to last, the reward is no different than that of Base (" in said.reason
+    assert "first to last, the reward is not shown to differ from that of Base (" in said.reason
     assert "irst to last" not in run_verdict(started(tmp_path / "two", {"sft": SFT, "rl": RL})).reason
     fallen = run_verdict(started(tmp_path / "fallen", {"base": RL, "sft": BASE, "rl": SFT}))
     assert "first to last, the reward is lower than that of" in fallen.reason

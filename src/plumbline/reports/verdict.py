@@ -226,11 +226,11 @@ def _tells_more(comparison: Comparison, whole: Comparison) -> bool:
 def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
     """What all of the training did: the last stage alone may take back what an earlier one gave."""
     reward = whole.reward
-    moved = {"rise": "higher", "fall": "lower", "same": "no different"}[reward.direction]
+    moved = {"rise": "higher than", "fall": "lower than", "same": "not shown to differ from"}[reward.direction]
     change = f"{numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}"
     shared = reward.paired.difference.n
     on = "" if shared == comparison.reward.paired.difference.n else f" on the {shared} examples of both"
-    return f"first to last, the reward is {moved} than that of {name_of(whole.before)}{on} ({change}: {_sure(reward)})"
+    return f"first to last, the reward is {moved} that of {name_of(whole.before)}{on} ({change}: {_sure(reward)})"
 
 
 def _origin(comparison: Comparison) -> str:
