@@ -25,7 +25,7 @@ from plumbline.runs import claims
 app = typer.Typer(
     name="plumbline",
     cls=take.CommandGroup,
-    help="Find out why an RL run does not learn, test a reward, and train small models with results that you can trust.",
+    help="Find out why an RL run does not learn, test a reward, and train small models with results you can trust.",
     epilog="Examples: `plumbline recipe` · `plumbline run mine.yaml` · `plumbline eval --help`",
     no_args_is_help=True,
     rich_markup_mode="markdown",

@@ -20,7 +20,6 @@ from plumbline.storage import open_regular
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from jinja2.runtime import Context
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 GENERATOR = '<meta name="generator" content="Plumbline">'
@@ -87,13 +86,14 @@ def read_template(name: str) -> str:
 
 @cache
 def _environment() -> "Environment":
-    jinja2 = needed("jinja2", "a report")  # commands that make no page start without it
+    needed("jinja2", "a report")  # commands that make no page start without it
+    import jinja2
 
     from plumbline.reports import build_tables, comparisons, sections, verdict  # they render templates, too
     from plumbline.reports.view import name_of
 
     @jinja2.pass_context
-    def escaped(context: "Context", value: object) -> Markup:
+    def escaped(context: jinja2.runtime.Context, value: object) -> Markup:
         if isinstance(value, Markup):
             return value
         return Markup(markdown(str(value))) if str(context.name).endswith(".md.j2") else html(value)  # noqa: S704
