@@ -55,10 +55,11 @@ def test_an_empty_environment_checks_and_audits(wheel, tmp_path):
     python, plumbline = tmp_path / "env" / "bin" / "python", tmp_path / "env" / "bin" / "plumbline"
     run(python, "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
     bundled = {path.stem for path in ROOT.glob("environments/*/src/*/recipes/*.yaml")}
-    listed = {line.split()[0] for line in run(plumbline, "recipe", cwd=tmp_path).splitlines() if line.strip()}
+    listed = {line.split()[0] for line in run(plumbline, "recipe", "--all", cwd=tmp_path).splitlines() if line.strip()}
     assert bundled <= listed
     assert "parts-oppose" in run(plumbline, "check", LOG, cwd=tmp_path)
     assert "writing" in run(plumbline, "audit", "strict-json", cwd=tmp_path)
+    assert "oracle" in run(plumbline, "eval", "oracle", "--task", "strict-json", "--limit", "20", cwd=tmp_path)
     installed = run(python, "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).lower()
     assert len(installed.split()) <= 25
     assert "torch" not in installed
