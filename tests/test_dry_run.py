@@ -40,9 +40,9 @@ def test_a_dry_run_says_everything_and_leaves_nothing(place):
     assert coverage.change == {"rl.steps": 240}
     assert said.shapes.parameters == 134_515_008
     text = said.text()
-    assert "max_tokens: 72" in text
     assert "do: fetch it first: `plumbline get smollm2-135m`" in text
     plain = json.loads(json.dumps(said.plain()))
+    assert plain["recipe"]["sampling"]["max_tokens"] == 72
     assert plain["prompts"][0]["coverage"] == prompts.coverage
     assert plain["findings"][0]["fix"].startswith("fetch it first")
     assert plain["notes"][0].startswith("time: a run measures a step of each kind when it starts")
@@ -69,7 +69,7 @@ def test_the_command_ends_with_1_where_something_is_wrong(place, monkeypatch, ca
         cli.main()
     shown = capsys.readouterr().out
     heads = [line for line in shown.splitlines() if line in {"needs:", "prompts:", "notes:", "findings:"}]
-    assert heads == ["needs:", "prompts:", "notes:", "findings:"]
+    assert heads == ["findings:", "needs:", "prompts:", "notes:"]
     assert list(place.iterdir()) == []
 
 

@@ -103,12 +103,12 @@ class DryRun(Preflight):
     def text(self) -> str:
         """The same for people."""
         sections = {
+            "findings": [text_of(one, ours=True).plain for one in self.findings] or ["none"],
             "needs": self.needs or ["nothing that is not there"],
             "prompts": [line for one in self.prompts for line in self._prompts(one)] or ["not known"],
             "notes": self.notes,
-            "findings": [text_of(one, ours=True).plain for one in self.findings] or ["none"],
         }
-        lines = [self.recipe.to_yaml()]
+        lines = [f"{self.recipe.name}: `plumbline recipe` prints every key of it", ""]
         for heading, found in sections.items():
             lines += [f"{heading}:", *(f"  {line}" for line in found), ""]
         return "\n".join(lines)
