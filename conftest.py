@@ -11,6 +11,7 @@ os.environ["PLUMBLINE_TRUST_CODE"] = "1"
 import functools
 import gc
 import signal
+import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -46,6 +47,13 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _short_cuts_are_tried_again() -> None:
+    """What was found for a model of an earlier test, whose code may have been patched, is forgotten."""
+    if (probe := sys.modules.get("plumbline.policies.autoregressive.probe")) is not None:
+        probe._FOUND.clear()  # noqa: SLF001
 
 
 @pytest.fixture(scope="module", autouse=True)

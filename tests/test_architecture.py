@@ -280,7 +280,7 @@ BUDGETS = {
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 18, 20
-TESTS = 38_231
+TESTS = 38_250
 """The most code lines of all tests."""
 
 

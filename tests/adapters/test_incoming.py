@@ -293,6 +293,7 @@ def test_a_data_set_of_the_hub_is_asked_by_configuration_and_split(monkeypatch):
         return ROWS
 
     monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr("plumbline.tasks.jsonl.files.check_hub", lambda what, *, cached: None)
     golds("hf://openai/gsm8k/main:test")
     golds("hf://openai/gsm8k")
     golds("hf://squad")

@@ -23,7 +23,9 @@ def test_trls_own_reward_functions_score_here_as_they_do_there(tmp_path):
     example = task.examples("train")[0]
     assert [task.judge(example, text)[1].total for text in texts] == theirs == [1.0, 0.0, 0.0, 0.0]
     assert [score.total for _, score in task.judge_group(example, texts)] == theirs
-    assert task.precheck(0) == ["no gold answers: no ceiling, no oracle, and nothing that SFT could show"]
+    unknown, golds = task.precheck(0)
+    assert unknown.startswith("no range is declared, and no gold answers show it: think_format_reward")
+    assert golds == "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
 
 
 def text_of(completion):

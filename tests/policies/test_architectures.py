@@ -123,6 +123,7 @@ def test_a_fault_of_the_cache_is_found_when_the_model_is_opened(plant, tmp_path,
     folder = made(tmp_path / "lfm2", "lfm2")
     assert opened(folder).engine["decoder"] == "transformers"
     plant(monkeypatch)
+    monkeypatch.setattr(probing, "_FOUND", {})
     with pytest.raises(ModelError, match="cannot be sampled from"):
         opened(folder)
 

@@ -181,3 +181,20 @@ def test_a_model_whose_modules_read_each_others_weights_can_be_probed(dtype):
     assert "packed scoring" in abilities.left_out()
     assert "lean decoder (model type mamba is not one of" in abilities.left_out()
     assert_untouched(model, before)
+
+
+def test_a_model_of_the_same_build_is_tried_once_and_has_the_same_parts(folder, monkeypatch):
+    tried = []
+    true = probing.probe
+    monkeypatch.setattr(probing, "probe", lambda model, **more: tried.append(model) or true(model, **more))
+    first, again = opened(folder, "float32"), opened(folder, "float32")
+    assert probing.probe_once(first) == probing.probe_once(again)
+    assert len(tried) == 1
+    assert torch.equal(first(IDS).logits, again(IDS).logits)
+    assert {type(one.forward).__name__ for one in first.modules()} == {
+        type(one.forward).__name__ for one in again.modules()
+    }
+    assert first.config._attn_implementation == again.config._attn_implementation
+    probing.probe_once(opened(folder, "float32", lora=False))
+    probing.probe_once(opened(folder, "bfloat16"))
+    assert len(tried) == 3, "adapters and dtypes are builds of their own"
