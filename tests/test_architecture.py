@@ -1,9 +1,11 @@
 """Imports point one way, light packages import without torch, and no package exceeds its budget."""
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
@@ -206,40 +208,44 @@ def modules_of(*arguments):
     return done.stderr.count("import time:")
 
 
-def code_lines(path: Path) -> int:
-    """Lines of code: no blanks, no comments, no docstrings of modules, classes and functions."""
-    firsts = [node.body[0] for node in nodes(path) if isinstance(node, DOCUMENTED) and node.body]
-    texts = {
-        line
-        for node in firsts
+LAYOUT = {tokenize.ENCODING, tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+
+
+def code_tokens(path: Path) -> int:
+    """Tokens of code: no comments, no layout, no texts that stand alone (docstrings). An f-string is one token."""
+    alone = {
+        (node.lineno, node.col_offset)
+        for node in nodes(path)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for line in range(node.lineno, node.end_lineno + 1)
     }
-    lines = enumerate(path.read_text().splitlines(), 1)
-    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for at, line in lines if at not in texts)
-
-
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    start, end = getattr(tokenize, "FSTRING_START", None), getattr(tokenize, "FSTRING_END", None)
+    found = depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        depth -= token.type == end
+        if depth == 0 and token.type not in LAYOUT and token.type != tokenize.ENDMARKER:
+            found += token.start not in alone
+        depth += token.type == start
+    return found
 
 
 def sizes() -> dict[str, list[int]]:
-    """The code lines of each file, by package; each environment is one, and the modules at the top are one."""
+    """The tokens of code of each file, by package; each environment is one, and the modules at the top are one."""
     found: dict[str, list[int]] = {}
     for path in modules():
         first, *rest = where(path).split("/")
         name = first if rest else "modules"
-        found.setdefault(name, []).append(code_lines(path))
+        found.setdefault(name, []).append(code_tokens(path))
     return found
 
 
 def size_of_tests() -> int:
-    """The code lines of all tests."""
+    """The tokens of code of all tests."""
     folders = [ROOT / "tests", *ROOT.glob("environments/*/tests")]
-    return sum(code_lines(path) for folder in folders for path in folder.rglob("*.py"))
+    return sum(code_tokens(path) for folder in folders for path in folder.rglob("*.py"))
 
 
 def table() -> str:
-    """Code lines of each package beside its budget, files with their median, entries at the top and public names."""
+    """Tokens of code by package beside its budget, files with their median, entries at the top, public names."""
     rows = [f"{'package':20}{'code':>8}{'budget':>8}{'files':>7}{'median':>8}"]
     found = sizes()
     for name, lines in sorted(found.items(), key=lambda item: -sum(item[1])):
@@ -259,29 +265,29 @@ def entries() -> int:
 
 
 BUDGETS = {
-    "plumbline_answers": 331,
-    "plumbline_commerce": 6_266,
-    "plumbline_forms": 6_284,
-    "plumbline_miniwob": 1_606,
-    "modules": 847,
-    "algorithms": 608,
-    "checks": 8_684,
-    "cli": 1_075,
-    "config": 403,
-    "engines": 1_627,
-    "evaluation": 1_491,
-    "policies": 7_777,
-    "recipe": 1_765,
-    "reports": 2_675,
-    "runs": 2_019,
-    "serve": 2_055,
-    "tasks": 4_141,
-    "training": 2_454,
+    "plumbline_answers": 4_200,
+    "plumbline_commerce": 71_900,
+    "plumbline_forms": 69_900,
+    "plumbline_miniwob": 17_800,
+    "modules": 7_100,
+    "algorithms": 6_300,
+    "checks": 96_800,
+    "cli": 10_600,
+    "config": 4_300,
+    "engines": 17_600,
+    "evaluation": 16_700,
+    "policies": 86_500,
+    "recipe": 16_000,
+    "reports": 31_100,
+    "runs": 20_400,
+    "serve": 20_800,
+    "tasks": 43_600,
+    "training": 27_200,
 }
-"""The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
+"""The most tokens of code of each package, 5 % over its size. Who deletes lowers one; to raise one, lower another."""
 ENTRIES, NAMES = 18, 20
-TESTS = 38_250
-"""The most code lines of all tests."""
+TESTS = 464_600
+"""The most tokens of code of all tests."""
 
 
 def test_no_package_exceeds_its_budget():
