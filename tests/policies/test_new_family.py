@@ -9,8 +9,9 @@ import torch
 
 from plumbline.api import check_policy
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model
+from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model, settled_keys
 from plumbline.policies import open_policy
+from plumbline.policies.export.export import Export, export
 from plumbline.recipe import parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent
@@ -113,3 +114,13 @@ def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, 
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
     with pytest.raises(RecipeError, match=r"sampling\.steps is read by masked and slots and flow only"):
         as_trained(saved, ModelOptions(steps=4))
+    done = export(Export(model=str(run.folder), out=tmp_path / "out", evaluate=2), Silent())
+    assert (done.figures["parameters"], done.changes[0].same) == (24, 2)
+    settled = settled_keys(str(tmp_path / "out"))
+    assert settled == {"family": family, "sharpness": 3.0}, "a recipe that goes on with it says so"
+    logits = open_policy(section(family), str(tmp_path / "out")).logits
+    torch.testing.assert_close(logits, open_policy(section(family), saved).logits)
+    for options in ({"dtype": "bfloat16"}, {"kind": "adapter"}, {"kind": "gguf"}):
+        with pytest.raises(ModelError):
+            export(Export(model=saved, out=tmp_path / "other", **options), Silent())
+    assert not (tmp_path / "other").exists()

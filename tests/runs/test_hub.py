@@ -205,6 +205,13 @@ def test_what_cannot_be_uploaded_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_repository_is_opened_in_a_process_that_has_imported_nothing_else():
+    """The hub's package has its parts only where something has imported them."""
+    code = "from plumbline.runs.hub import Repository; Repository('user/mi ne', public=False)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "plumbline.errors.RecipeError: --push is user/mi ne" in done.stderr
+
+
 def test_an_upload_that_the_hub_refuses_leaves_the_export(stand_in, tiny_folder, tmp_path, plumbline):
     code, _, err = plumbline("export", tiny_folder, "--out", tmp_path / "out", "--push", "other/mine")
     assert code == 1

@@ -56,7 +56,7 @@ SEEDS = "Run each with these seeds: means and intervals over them, and a report.
 SWEEP_FOLDER = "Where the runs go; by default runs/NAME-sweep, after the recipe."
 AT_ONCE = "Runs side by side, as Ray tasks here or on a cluster."
 RAY_ADDRESS = "Of a Ray cluster, or auto; by default RAY_ADDRESS, else here."
-MODEL = "A model directory, GGUF file, address or hub name; `oracle`; or a control."
+MODEL = "A run (its last model), a model directory, GGUF file, address or hub name; `oracle`; or a control."
 ENGINE = (
     "vllm draws through a server that is started for it (PLUMBLINE_VLLM_PYTHON names its interpreter); an address asks "
     "an OpenAI-compatible endpoint for MODEL."
@@ -189,7 +189,7 @@ def run(
     "`plumbline init --from train_grpo.py --trust-code`",
 )
 def init(
-    model: Annotated[str | None, typer.Option(help="A model directory, GGUF file or hub name.")] = None,
+    model: Annotated[str | None, typer.Option(help="A run, a model directory, GGUF file or hub name.")] = None,
     data: Annotated[str | None, typer.Option(help=ROWS)] = None,
     reward: Annotated[
         str | None, typer.Option(metavar="MODULE:FUNCTION[,...]", help="Reward functions, as in TRL or of one answer.")
@@ -208,9 +208,14 @@ def init(
 
     The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no model is loaded.
     """
+    from plumbline.evaluation.models import settled_keys
+    from plumbline.runs.record import last_model
     from plumbline.tasks.jsonl.start import start, started
 
-    print_text("".join(f"{line}\n" for line in start(started(model, data, reward, script, out, prompt, gold))))
+    given = started(model, data, reward, script, out, prompt, gold)
+    given.model = last_model(given.model)
+    given.settings = settled_keys(given.model)
+    print_text("".join(f"{line}\n" for line in start(given)))
 
 
 @app.command(
@@ -347,6 +352,7 @@ def evaluate(
     from plumbline.evaluation.models import ModelOptions
     from plumbline.recipe import task_section
     from plumbline.reports.evaluation_output import Outputs, write_outputs
+    from plumbline.runs.record import last_model
     from plumbline.runs.remote import local_model
 
     model_options = take.picked(ModelOptions, locals())
@@ -354,7 +360,7 @@ def evaluate(
     imports.typed(f"{key}={value}" for key, value in short.items())
     named = task_section(task, overrides or ())
     spec = EvaluationSpec(
-        model=local_model(model),
+        model=local_model(last_model(model)),
         task=named.name,
         options=named.options | {key: value for key, value in short.items() if value is not None},
         split=split,

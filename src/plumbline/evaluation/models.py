@@ -214,6 +214,13 @@ def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Samplin
     )
 
 
+def settled_keys(model: str) -> dict[str, Any]:
+    """What a recipe that goes on with a model says of it: the keys of `model` that its directory has settled."""
+    opened, _ = as_trained(model, ModelOptions())
+    settled = opened.model_dump(exclude_defaults=True, exclude={"name", *opened.how})
+    return settled if opened.family == "autoregressive" else {"family": opened.family, **settled}
+
+
 def check_unseen(model: str, examples: Sequence[Example], which: str, fix: str) -> None:
     """Refuse examples whose prompts a model was trained on, as far as its card says; `which` names them in the error.
 

@@ -92,9 +92,12 @@ class Repository:
             ModelError: huggingface_hub is missing, the hub does not answer, or does not know the token.
         """
         self.hub = needed("huggingface_hub", "--push")
+        # Not every version has its parts without an import of their own.
+        utils = needed("huggingface_hub.utils", "--push")
+        self.refusals = (OSError, ValueError, needed("huggingface_hub.errors", "--push").HTTPError)
         self.name, self.public = name, public
         try:
-            self.hub.utils.validate_repo_id(name)
+            utils.validate_repo_id(name)
         except ValueError as error:
             raise RecipeError(f"--push is {name}: {one_line(error)}", "give USER/NAME") from error
         if name.count("/") != 1:
@@ -110,7 +113,7 @@ class Repository:
     def _clear(self, what: str, fix: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError, self.hub.errors.HTTPError) as error:
+        except self.refusals as error:
             raise ModelError(f"{what}: {one_line(error)}", fix) from error
 
     def upload(self, folder: Path) -> str:

@@ -234,6 +234,13 @@ class RunFolder:
         return self.folder / "checkpoints" / stage
 
 
+def last_model(source: str) -> str:
+    """The model of a run's last finished stage, where `source` is the folder of a run that has one; else `source`."""
+    run = RunFolder(Path(source))
+    done = [stage for stage in STAGES if run.model(stage).is_dir()]
+    return str(run.model(done[-1])) if done and (run.folder / "recipe.yaml").is_file() else source
+
+
 # -- a run as a whole ----------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
-from plumbline.runs.record import STAGES
+from plumbline.runs.record import last_model
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
 from plumbline.serve.backend import Backend
@@ -51,9 +51,8 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
 def _of_run(source: str) -> tuple[str, str] | None:
     """A run's name and its last stage's model; None for what is no folder of a run, or of a model in one."""
     folder = Path(source).absolute()
-    for stage in reversed(STAGES):
-        if (folder / "recipe.yaml").is_file() and (folder / "models" / stage).is_dir():
-            return folder.name, str(Path(source) / "models" / stage)
+    if (model := last_model(source)) != source:
+        return folder.name, model
     run = folder.parent.parent
     if folder.parent.name == "models" and (run / "recipe.yaml").is_file():
         return run.name, source

@@ -1,6 +1,6 @@
 """The model card of an export, as the hub reads it: a head of YAML, then Markdown for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from plumbline.runs.record import STAGES
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener, Run
 from plumbline.storage import SMALL, read_bytes, read_object
+from plumbline.tasks.task import Task
 
 # -- source ----------------------------------------------------------------------------------------------------------
 #
@@ -168,12 +169,26 @@ class RewardChange:
     """Answers that are the same to the letter."""
 
 
-def changes(source: ExportSource, exported: Path, n: int, listener: Listener) -> list[RewardChange]:
-    """Evaluate both on the first `n` examples of each task that the model was trained on.
+def open_tasks(model: str, listener: Listener) -> dict[str, Task]:
+    """The tasks that a model was trained on, by name.
+
+    Raises:
+        RecipeError: their code is not trusted.
+    """
+    specs = each_task(EvaluationSpec(model=model, task="")).values()
+    opened = [(one.task, open_task_for(model, one.task, one.options, None, listener.working)) for one in specs]
+    return {name or task.name: task for name, task in opened}
+
+
+def changes(
+    source: ExportSource, exported: Path, tasks: Mapping[str, Task], n: int, listener: Listener
+) -> list[RewardChange]:
+    """Evaluate both on the first `n` examples of each task.
 
     Args:
         source: the model as it was trained.
         exported: a model directory or GGUF file made of it.
+        tasks: see `open_tasks`.
         n: examples of a task.
         listener: is told how far it has come.
 
@@ -184,8 +199,7 @@ def changes(source: ExportSource, exported: Path, n: int, listener: Listener) ->
     split = source.run.recipe.evaluation.final[-1] if source.run and source.run.recipe.evaluation.final else "test"
     _, law = as_trained(source.model, OPTIONS)
     options = replace(OPTIONS, max_tokens=law.max_tokens)
-    for spec in each_task(EvaluationSpec(model=source.model, task="")).values():
-        task = open_task_for(source.model, spec.task, spec.options, None, listener.working)
+    for name, task in tasks.items():
         examples = task.examples(split)[:n]
         before, after = (
             evaluate_model(model, task, examples, split, options, listener) for model in (source.model, str(exported))
@@ -195,8 +209,7 @@ def changes(source: ExportSource, exported: Path, n: int, listener: Listener) ->
         rewards = [one.reward for one, _ in pairs], [other.reward for _, other in pairs]
         compared = paired(*rewards, clusters_of([one for one, _ in pairs]))
         same = sum(one.completion == other.completion for one, other in pairs)
-        label = spec.task or task.name
-        found.append(RewardChange(label, split, len(pairs), compared.before, compared.after, compared.difference, same))
+        found.append(RewardChange(name, split, len(pairs), compared.before, compared.after, compared.difference, same))
     return found
 
 

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -12,11 +12,21 @@ from typing import Any, Literal, cast, get_args
 from plumbline.errors import ModelError, RecipeError, StorageError
 from plumbline.evaluation.models import as_trained
 from plumbline.policies.export import weights
-from plumbline.policies.export.card import ExportSource, RewardChange, change_text, changes, find, licence, model_card
+from plumbline.policies.export.card import (
+    ExportSource,
+    RewardChange,
+    change_text,
+    changes,
+    find,
+    licence,
+    model_card,
+    open_tasks,
+)
 from plumbline.runs import claims
 from plumbline.runs.hub import Repository
 from plumbline.runs.run import Listener
 from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text
+from plumbline.tasks.task import Task
 
 EXPORT = "export"
 """What the mark in an exported folder says (see `plumbline.runs.claims`)."""
@@ -127,11 +137,12 @@ def export(what: Export, listener: Listener) -> Exported:
             f"{source.model} does not say which task it was trained on, so --evaluate has none", "leave it out"
         )
     repository = None if what.push is None else Repository(what.push, public=what.public)
+    tasks = {} if what.evaluate is None else open_tasks(source.model, listener)
     with clear_os_errors(what.out):
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
         try:
-            done = _fill(what, source, section.family, temporary, listener)
+            done = _fill(what, source, section.family, temporary, tasks, listener)
             old = temporary.with_name(f"{temporary.name}.old")
             if out.exists():
                 out.rename(old)
@@ -149,7 +160,9 @@ def export(what: Export, listener: Listener) -> Exported:
     return replace(done, pushed=pushed)
 
 
-def _fill(what: Export, source: ExportSource, family: str, folder: Path, listener: Listener) -> Exported:
+def _fill(
+    what: Export, source: ExportSource, family: str, folder: Path, tasks: Mapping[str, Task], listener: Listener
+) -> Exported:
     listener.working(f"writing {what.kind}", 0, 1)
     write = {"merged": _merged, "adapter": _adapter, "gguf": _gguf}[what.kind]
     said, figures, lines = write(what, source, family, folder)
@@ -157,7 +170,7 @@ def _fill(what: Export, source: ExportSource, family: str, folder: Path, listene
     changed: Sequence[RewardChange] = ()
     if what.evaluate is not None:
         made = next(folder.glob("*.gguf")) if what.kind == "gguf" else folder
-        changed = changes(source, made, what.evaluate, listener)
+        changed = changes(source, made, tasks, what.evaluate, listener)
     _write_licence(source, folder)
     card = model_card(
         source,

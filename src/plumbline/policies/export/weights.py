@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.downloads.get import ORIGIN
 from plumbline.policies.saved import ADAPTER, is_adapter
+from plumbline.records import Message, Request
 from plumbline.runs.cards import CARD
 from plumbline.storage import read_object, write_json
 
@@ -82,7 +83,10 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
 
     from plumbline.policies.pretrained.adapters import rounded
     from plumbline.policies.pretrained.arrival import arrived
+    from plumbline.policies.pretrained.policy import PretrainedPolicy
 
+    if not isinstance(policy, PretrainedPolicy):
+        return _write_own(policy, folder, dtype, model)
     stored: torch.dtype = getattr(torch, dtype)
     check_mergeable(policy)
     _, now = rounded(policy, stored)
@@ -117,6 +121,21 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
         "" if before is None else str(base),
         Gap(float(gap.mean()), float(gap.max()), len(gap)),
     )
+
+
+def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> Merged:
+    """Write the model of a family that keeps its weights in a format of its own."""
+    if dtype != "float32":
+        raise ModelError(f"{model} is of family {policy.family}, which stores its weights itself", "leave out --dtype")
+    chat: list[Message] = [{"role": "user", "content": "?"}]
+    law = as_trained(model, replace(OPTIONS, temperature=1.0))[1]
+    answers = [answer for _, answer in policy.sample([Request((copy,), chat, law) for copy in range(4)])]
+    policy.save(folder, read_object(Path(model) / CARD) if (Path(model) / CARD).is_file() else {})
+    meant, after = (one.score(answers).logprobs.detach() for one in (policy, opened(str(folder))))
+    check_same(meant, after, "what was read back")
+    gap = (meant - after).abs()
+    count = sum(weight.numel() for weight in policy.trainable().values())
+    return Merged(count, None, "", Gap(float(gap.mean()), float(gap.max()), len(gap)))
 
 
 def check_mergeable(policy: Any) -> None:

@@ -45,6 +45,8 @@ class Start:
     gold: str | None = None
     """A column or a template; None: the column whose texts earn most, where one earns anything."""
     script: TrlScript | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of `model` that the model's directory has settled, such as `lora` of an adapter."""
 
 
 @dataclass
@@ -306,6 +308,8 @@ def written(what: Start, seen: _Seen) -> str:
             values["rl.steps"] = max(1, steps)
     values.setdefault("evaluation.final", ["test"])
     values["model.name"] = what.model
+    for key, value in what.settings.items():
+        values.setdefault(f"model.{key}", value)
     sections: dict[str, Any] = {}
     for key, value in values.items():
         _put(sections, key, value)

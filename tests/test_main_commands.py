@@ -1,0 +1,201 @@
+"""Every command that takes a run or a model, on what one small run of the demo's recipe leaves; and what README prints.
+
+The run is real: LoRA on a tiny model, SFT, then expert iteration, with baselines and the oracle beside each evaluation.
+"""
+
+import contextlib
+import json
+import re
+import shlex
+import sys
+import threading
+from pathlib import Path
+
+import openai
+import pytest
+
+from plumbline import api
+from plumbline.cli import main as cli
+from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.recipe import TinySection
+from plumbline.runs.evaluations import read_evaluation
+from plumbline.serve import running as running_module
+from plumbline.storage import write_json, write_jsonl
+from plumbline.tasks import NOWHERE, open_task
+from tests.runs.test_hub import stand_in as stand_in
+from tests.serve.serving import until
+
+ROOT = Path(__file__).parents[1]
+RUN = "runs/strict-json-demo"
+OVERRIDES = (
+    *("model.dtype=float32", "model.threads=1", "sft.steps=3", "sft.batch_size=4", "rl.steps=2"),
+    *("rl.prompts_per_step=2", "rl.group_size=2", "run.checkpoint_every=1", "sampling.max_tokens=128"),
+    *("evaluation.final_limit=8", "evaluation.untrained=8"),
+)
+REWARDS = """
+def accuracy(completions, answer, **kwargs):
+    return [float(text.removeprefix("#### ") == gold) for text, gold in zip(completions, answer, strict=True)]
+
+
+def form(completions, **kwargs):
+    return [float(text.startswith("#### ")) for text in completions]
+"""
+NEW = ["--model", "models/smollm2-135m", "--data", "rows.jsonl", "--reward", "main_rewards:accuracy"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A user's folder: a model, rows, a reward, and the demo's run, which is a few steps long here."""
+    folder = tmp_path_factory.mktemp("user")
+    examples = open_task("strict-json", {"reward": "slope"}, NOWHERE).examples("train")[:60]
+    texts = [text for example in examples for text in (example.messages[-1]["content"], example.gold)]
+    section = TinySection(hidden=32, layers=2, heads=2, vocabulary=600, context=512)
+    make_tiny(folder / "models" / "smollm2-135m", section, texts, seed=0)
+    rows = [{"question": f"What is {one} + 4?", "answer": str(one + 4)} for one in range(60)]
+    write_jsonl(folder / "rows.jsonl", rows)
+    (folder / "main_rewards.py").write_text(REWARDS)
+    with contextlib.chdir(folder):
+        api.run("strict-json-demo", overrides=OVERRIDES)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _there(place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(str(place))
+
+
+def test_the_run_has_baselines(place):
+    evaluation = read_evaluation(place / RUN / "evaluations" / "rl.test.greedy.json")
+    assert len(evaluation.rows) == 8
+    assert {path.name for path in (place / RUN / "models").iterdir()} == {"sft", "rl"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"report {RUN}",
+        f"check {RUN}",
+        f"check {RUN} --json",
+        f"decide {RUN}",
+        f"decide {RUN} --json",
+        f"compare {RUN} {RUN}",
+        f"compare {RUN}/evaluations/sft.test.greedy.json {RUN}/evaluations/rl.test.greedy.json --table md",
+        "runs runs --json",
+        f"route {RUN} {RUN}/models/sft",
+        f"route {RUN} --out routes.yaml",
+        f"eval {RUN} --limit 2 --split test",
+        f"eval {RUN}/models/sft --limit 2 --split test --json",
+        f"recipe diff strict-json-demo {RUN}/recipe.yaml",
+    ],
+)
+def test_a_command_on_a_run(plumbline, command):
+    code, out, err = plumbline(*command.split())
+    if command.endswith("models/sft") and command.startswith("route"):
+        assert code == 1  # a model is no run
+        return
+    assert code == 0, err
+    assert out
+
+
+def test_an_export_of_each_kind_is_a_model_again(plumbline, place, stand_in):
+    """Its card has the floor and the ceiling, its reward is measured, and it is pushed."""
+    more = ["--dtype", "bfloat16", "--evaluate", 2, "--push", "user/mine"]
+    code, out, err = plumbline("export", RUN, "--out", "merged", *more)
+    assert code == 0, err
+    assert out.splitlines()[-1] == f"uploaded to {stand_in.address}/user/mine"
+    (row,) = re.findall(r"^\| strict-json \| test .*$", (place / "merged" / "README.md").read_text(), re.MULTILINE)
+    floor, ceiling = row.split(" | ")[5:]
+    assert re.fullmatch(r"0\.\d{3} \([\w-]+\)", floor)
+    assert ceiling == "1.000 |"
+    for kind in ("adapter", "gguf"):
+        code, _, err = plumbline("export", RUN, "--out", kind, "--kind", kind)
+        assert code == 0, err
+    for model in ("merged", "adapter", "gguf/gguf-f16.gguf"):
+        code, out, err = plumbline("eval", model, "--task", "strict-json", "--limit", 2, "--max-tokens", 8, "--json")
+        assert code == 0, err
+        assert json.loads(out)["n"] == 2
+
+
+def test_a_run_is_served(place, monkeypatch, capfd):
+    opened, honest = [], running_module.server_of
+    monkeypatch.setattr(running_module, "server_of", lambda *given: opened.append(honest(*given)) or opened[0])
+    command = ["serve", RUN, "--port", "0"]
+    thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)
+    thread.start()
+    until(lambda: opened and opened[0].started, 60)
+    address = f"http://127.0.0.1:{opened[0].servers[0].sockets[0].getsockname()[1]}/v1"
+    client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
+    said = client.chat.completions.create(
+        model="strict-json-demo", messages=[{"role": "user", "content": "?"}], max_tokens=4
+    )
+    assert said.usage.completion_tokens <= 4
+    opened[0].stop()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("model", [RUN, f"{RUN}/models/sft"])
+def test_a_recipe_that_goes_on_with_a_run_trains(plumbline, place, tmp_path, model):
+    """An adapter is written into the recipe as what it is."""
+    out = tmp_path / "second.yaml"
+    code, _, err = plumbline("init", *NEW[2:], "--model", model, "--gold", "#### {answer}", "--out", out)
+    assert code == 0, err
+    short = ("rl.steps=1", "rl.prompts_per_step=2", "rl.group_size=2", "sampling.max_tokens=8")
+    (place / "second.yaml").write_text(out.read_text())
+    sets = [word for one in (*short, "evaluation.final_limit=2", "run.preflight=false") for word in ("--set", one)]
+    code, _, err = plumbline("run", "second.yaml", "--out", tmp_path / "run", *sets)
+    assert code == 0, err
+    assert (tmp_path / "run" / "models" / "rl" / "adapter_model.safetensors").is_file()
+
+
+def test_what_a_run_and_init_print_to_do_next_runs(plumbline):
+    code, out, err = plumbline("run", "strict-json-demo", "--resume", *(w for one in OVERRIDES for w in ("--set", one)))
+    assert code == 0, err
+    printed = re.findall(r"^  plumbline (.+)$", out, re.MULTILINE)
+    code, out, _ = plumbline("init", *NEW, "--gold", "#### {answer}", "--out", "first.yaml")
+    assert code == 0
+    printed += re.findall(r"  plumbline (.+)$", out, re.MULTILINE)
+    assert [one.split()[0] for one in printed] == ["eval", "runs", "audit", "recipe", "run"]
+    for command in printed[:4]:
+        code, out, err = plumbline(*shlex.split(command), *(["--limit", 2] if command.startswith("eval") else []))
+        assert (code, bool(out)) == (0, True), err
+    code, out, err = plumbline(*shlex.split(printed[4]), "--dry-run")
+    assert code in {0, 1}, err
+    assert "findings:" in out or "Nothing" in out, "it says what stands against it"
+
+
+def test_the_readmes_commands_run(plumbline, place, tmp_path, monkeypatch):
+    """But for those that set up or train for minutes, which `make demo` and other tests are."""
+    text = (ROOT / "README.md").read_text()
+    shown = re.findall(r"^plumbline (.+)$", "\n".join(re.findall(r"^```\n(.*?)^```", text, re.M | re.S)), re.MULTILINE)
+    assert [one.split()[0] for one in shown] == ["check", "audit", "init", "run"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rewards.py").write_text(REWARDS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_jsonl(tmp_path / "rows.jsonl", [{"prompt": f"What is {n} + 4?", "answer": str(n + 4)} for n in range(60)])
+    rows = [{"step": step, "reward": 0.3, "reward_std": 0.2, "grad_norm": 0.1, "loss": 0.01} for step in range(1, 30)]
+    (tmp_path / "trl-output").mkdir()
+    write_json(tmp_path / "trl-output" / "trainer_state.json", {"log_history": rows, "global_step": 29})
+    try:
+        for command in shown:
+            words = shlex.split(command.partition(" # ")[0])
+            offline = ["--set", f"model.name={place / 'models' / 'smollm2-135m'}"] if words[0] == "run" else []
+            code, out, err = plumbline(*words, *offline)
+            assert code in ({0, 1} if words[0] in {"audit", "run"} else {0}), err
+            assert out, err
+    finally:
+        sys.modules.pop("rewards", None)
+
+
+def test_what_the_demo_prints_to_do_next_is_there(plumbline):
+    """The commands of `make demo`: those that look run here, those that train are recipes that exist."""
+    makefile = re.search(r"^demo: .*?\n\n", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)[0]
+    commands = re.findall(r"\$\(BIN\)/plumbline ([^\"\n]+)", makefile)
+    assert [one.split()[0] for one in commands] == ["get", "run", "check", "decide", "init", "run", "run"]
+    for command in commands:
+        name, *rest = command.split()
+        if name in {"check", "decide"}:
+            assert plumbline(name, *rest)[0] == 0
+        elif name == "run":
+            assert plumbline("recipe", rest[0])[0] == 0
