@@ -94,7 +94,7 @@ def there(somebody, monkeypatch):
     yield somebody
     (somebody / "RAN").unlink(missing_ok=True)
     for name in {*sys.modules} - before:
-        if name.partition(".")[0] in {"payload", "models", "got"}:
+        if name.partition(".")[0] in {"payload", "models", "got", "mixed"}:
             del sys.modules[name]
 
 
@@ -211,6 +211,48 @@ def test_what_is_typed_consents_to_nothing_else(there, plumbline):
     assert (code, "--trust-code" in err, (there / "RAN").exists()) == (1, True, False)
 
 
+MIXED = ["mixed.yaml:extraction", "mixed.yml:extraction", "my-mixed.yaml:extraction", "mixed.YAML:extraction"]
+
+
+@pytest.mark.parametrize("word", MIXED)
+@pytest.mark.parametrize("command", ["eval oracle --limit 1 --task", "audit", "score --completions rows.jsonl --task"])
+def test_a_task_of_a_file_is_no_module(word, command, there, plumbline):
+    """Its name is typed, and what the file names it after is not."""
+    file, _, task = word.partition(":")
+    tasks = {task: {"name": word.removeprefix("my-")}, "other": FORMS}
+    (there / file).write_text(yaml.safe_dump({"name": "mixed", **PLAIN, "tasks": tasks}))
+    (there / "mixed").mkdir(exist_ok=True)
+    text = (there / "payload.py").read_text().replace("def open(", "def extraction(")
+    for module in ("yaml", "yml", "YAML"):
+        (there / "mixed" / f"{module}.py").write_text(text)
+    code, _, err = plumbline(*command.split(), word)
+    assert (code, "Traceback" in err, (there / "RAN").exists()) == (1, False, False)
+    imports.trust()
+    code, _, err = plumbline(*command.split(), word)
+    assert (code, "Traceback" in err, (there / "RAN").exists()) == (1, False, False), "it is none for anybody"
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("payload:score", ["payload:score"]),
+        ("task.options.score=payload:score", ["payload:score"]),
+        ("--task=payload:open", ["payload:open"]),
+        ("score={right: payload:score, 'form':'payload:open'}", ["payload:score", "payload:open"]),
+        ('["payload:score"]', ["payload:score"]),
+        ("rewards/payload.py:score", ["rewards.payload:score"]),
+        ("mixed-demo:forms", []),
+        ("hf://org/my-data:train", []),
+        ("http://host:8080/x", []),
+        ("dir/x.yaml:task", []),
+        ("payload:score-of-it", []),
+    ],
+)
+def test_what_is_typed_is_a_whole_name(word, names):
+    imports.typed([word])
+    assert [one for one in os.environ[imports.CONSENT].split("\n") if ":" in one] == names
+
+
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.checks.preflight.report import preflight_of
     from plumbline.engines.jobs.job import specify
@@ -304,10 +346,26 @@ def test_other_packages_need_it(name):
     assert not imports.allowed(name)
 
 
-def test_a_name_of_ours_needs_none_and_leaves_the_folder_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("plumbline.tasks.adapters.verifiers:open_verifiers", True),
+        ("plumbline_forms.task:open_forms", True),
+        ("plumbline.engines.processes:start", False),
+        ("plumbline.tasks.jsonl.task:open_jsonl", False),
+        ("plumbline:run", False),
+        ("plumbline_forms.command:app", False),
+        ("plumbline_commerce.task:open_forms", False),
+    ],
+)
+def test_of_ours_what_opens_a_task_needs_none(name, allowed):
+    assert imports.allowed(name) is allowed
+
+
+def test_our_own_code_leaves_the_folder_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = [*sys.path]
-    assert callable(imports.named("plumbline.tasks.jsonl.task:open_jsonl", "task"))
+    assert callable(imports.of_ours("plumbline.tasks.jsonl.task:open_jsonl", "task"))
     assert sys.path == before
     (tmp_path / "mine_in_front.py").write_text("fn = 1")
     imports.typed(["mine_in_front:fn"])
