@@ -3,6 +3,7 @@ or with --trust-code. Whatever code of a file's runs here, it leaves a mark."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -394,6 +395,60 @@ def test_a_file_of_the_users_hides_no_module(word, tmp_path):
     done = in_a_process(*word, "eval", "oracle", "--task", "forms", "--limit", "2", "--json", at=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["n"] == 2
+
+
+def plant(folder: Path) -> Path:
+    """Modules in a working directory with names of ours, of the standard library's and of installed packages, which
+    must not run; the mark that they leave."""
+    mark = folder / "SHADOW"
+    for name in f"{SHADOWS} numpy pydantic sitecustomize usercustomize json plumbline_forms".split():
+        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write('{name} ')\nraise ImportError\n")
+    (folder / "plumbline").mkdir()
+    (folder / "plumbline/__init__.py").write_text(f"open({str(mark)!r}, 'a').write('plumbline ')\n")
+    return mark
+
+
+def test_a_job_and_its_dry_run_take_no_module_of_the_folder(tmp_path, monkeypatch):
+    from plumbline.engines.jobs.job import JobSpec
+    from plumbline.engines.jobs.package import _checked
+
+    mark = plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    spec = JobSpec(id="x", name="x", on="process", recipe="no.yaml", out="runs/x", working_dir=str(tmp_path))
+    findings, _ = _checked(spec, tmp_path)
+    assert "no.yaml" in findings[0].what
+    done = in_a_process(*spec.command()[1:], at=tmp_path)
+    assert "no.yaml" in done.stderr
+    assert not mark.exists()
+
+
+def test_the_other_process_of_an_audit_takes_no_module_of_the_folder(tmp_path, monkeypatch, plumbline):
+    mark = plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(f"""
+import os
+def score(completion, answer):
+    with open({str(tmp_path / "RAN")!r}, "a") as file:
+        file.write(f"{{os.getpid()}} ")
+    return float(completion == answer)
+""")
+    write_jsonl(tmp_path / "rows.jsonl", [{"prompt": f"q {n}", "answer": f"a {n}"} for n in range(12)])
+    gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--limit", "4")
+    _, out, err = plumbline("audit", "mine:score", *gold, "--json")
+    assert "Traceback" not in err
+    assert "elsewhere" not in [one["check"] for one in json.loads(out)["audits"]["jsonl"]["findings"]]
+    assert len({*(tmp_path / "RAN").read_text().split()}) == 2, "it judged in both processes"
+    assert not mark.exists()
+    del sys.modules["mine"]
+
+
+def test_each_interpreter_that_is_started_leaves_the_folder_alone():
+    source = Path(imports.__file__).parents[1]
+    flags = [
+        flag for path in source.rglob("*.py") for flag in re.findall(r'\[sys\.executable, "(-\w+)', path.read_text())
+    ]
+    assert len(flags) >= 4
+    assert {*flags} <= {"-P", "-I"}
 
 
 def test_an_environment_in_the_clone_needs_no_consent(tmp_path):
