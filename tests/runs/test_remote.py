@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from plumbline import api  # noqa: E402
-from plumbline.errors import DataError, ModelError, RecipeError, RunError, StorageError  # noqa: E402
+from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError  # noqa: E402
 from plumbline.policies import open_policy  # noqa: E402
 from plumbline.recipe import parse  # noqa: E402
 from plumbline.runs.published import Publisher, files_of, published  # noqa: E402
@@ -537,6 +537,21 @@ class TestAddresses:
         with pytest.raises(RecipeError, match=r"ftp://\.\.\.@host/x holds a user or a password") as error:
             run(recipe, "ftp://me:secret@host/x")
         assert "secret" not in str(error.value)
+
+    @pytest.mark.parametrize(
+        "address",
+        """zip://x::file://{0}/a.zip zip://{0}/a.zip tar://x::file://{0}/a.zip reference://::file://{0}/a.zip
+        simplecache://x filecache://x::file://{0} reference://x github://x dir://x dir://x::file://{0} generic://x
+        jupyter://h/x data://x local:///x ftp://127.0.0.1:1/x webhdfs://127.0.0.1:1/x http://127.0.0.1:1/x
+        http://127.0.0.1:99999/x http://[1/x http://[::1/x file://a\0b HTTP://x ::zip://x a+b://x""".split(),  # noqa: SIM905
+    )
+    def test_whatever_a_file_system_raises_is_one_error(self, address, place):
+        (place / "a.zip").write_text("no archive")
+        address = address.format(place)
+        for read in (local_run, local_model) if is_address(address) else ():
+            with pytest.raises(PlumblineError) as error:
+                read(address)
+            assert error.value.fix
 
     @pytest.mark.parametrize(("module", "address"), [("fsspec.core", "memory://b/x"), ("s3fs", "s3a://b/x")])
     def test_without_what_it_needs_names_the_extra(self, monkeypatch, module, address):

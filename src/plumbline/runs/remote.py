@@ -77,7 +77,8 @@ def checked(address: str) -> str:
     """An address as it is kept in records: without a slash at its end.
 
     Raises:
-        RecipeError: it holds a password, which would stand in every record, or is no folder's.
+        RecipeError: it holds a password, which would stand in every record, is no folder's, or leads through another
+            file, whose reader may run code of its own (an archive, an index of references).
     """
     scheme, _, rest = address.rstrip("/").partition("://")
     if "@" in rest.partition("/")[0]:
@@ -86,7 +87,9 @@ def checked(address: str) -> str:
             "every record of the run",
             "leave them out, and give them by the environment or fsspec's configuration (docs/cluster.md)",
         )
-    if not rest or ".." in rest.split("/"):
+    if "::" in address:
+        raise RecipeError(f"{address} leads through another file", "fetch that file, and give a folder of it")
+    if not rest or ".." in rest.split("/") or address != visible(address):
         raise RecipeError(f"{address} is no address of a folder", "write it as scheme://place/folder")
     return f"{scheme}://{rest}"
 
@@ -177,9 +180,9 @@ class Store:
         except ImportError as error:
             module = error.name or getattr(error.__cause__, "name", None) or "fsspec"
             raise missing(f"the address {self.address}", module.partition(".")[0]) from error
-        except ValueError as error:
+        except Exception as error:  # each file system has its own
             raise RecipeError(
-                f"{self.address} cannot be used: {one_line(error)}",
+                f"{self.address} cannot be used: {one_line(error) or type(error).__name__}",
                 "give a scheme that fsspec knows (s3, gs, abfs, file), or a path without ://",
             ) from error
         self.root = str(root).rstrip("/")
@@ -249,13 +252,12 @@ class Store:
 
     @contextmanager
     def _clear(self, what: str) -> Iterator[None]:
-        """Turn what a store raises into a StorageError, but for a missing file, a full disk and defects of ours."""
+        """Turn what a store raises into a StorageError, but for a missing file and a full disk."""
         try:
             yield
         except Exception as error:
             full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
-            ours = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-            if isinstance(error, FileNotFoundError) or full or ours:
+            if isinstance(error, FileNotFoundError) or full:
                 raise
             raise StorageError(
                 f"cannot {what} at {self.address}: {one_line(error) or type(error).__name__}",
