@@ -319,6 +319,7 @@ def test_only_named_boundaries_catch_everything():
         "runs/observers.py",
         "checks/diagnosis/readers/wandb.py",
         "runs/published.py",
+        "runs/remote.py",
         "api.py",
         "policies/pretrained/chat.py",
         "policies/opening.py",

@@ -3,6 +3,7 @@ or with --trust-code. Whatever code of a file's runs here, it leaves a mark."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def there(somebody, monkeypatch):
     yield somebody
     (somebody / "RAN").unlink(missing_ok=True)
     for name in {*sys.modules} - before:
-        if name.partition(".")[0] in {"payload", "models", "got"}:
+        if name.partition(".")[0] in {"payload", "models", "got", "mixed"}:
             del sys.modules[name]
 
 
@@ -211,6 +212,48 @@ def test_what_is_typed_consents_to_nothing_else(there, plumbline):
     assert (code, "--trust-code" in err, (there / "RAN").exists()) == (1, True, False)
 
 
+MIXED = ["mixed.yaml:extraction", "mixed.yml:extraction", "my-mixed.yaml:extraction", "mixed.YAML:extraction"]
+
+
+@pytest.mark.parametrize("word", MIXED)
+@pytest.mark.parametrize("command", ["eval oracle --limit 1 --task", "audit", "score --completions rows.jsonl --task"])
+def test_a_task_of_a_file_is_no_module(word, command, there, plumbline):
+    """Its name is typed, and what the file names it after is not."""
+    file, _, task = word.partition(":")
+    tasks = {task: {"name": word.removeprefix("my-")}, "other": FORMS}
+    (there / file).write_text(yaml.safe_dump({"name": "mixed", **PLAIN, "tasks": tasks}))
+    (there / "mixed").mkdir(exist_ok=True)
+    text = (there / "payload.py").read_text().replace("def open(", "def extraction(")
+    for module in ("yaml", "yml", "YAML"):
+        (there / "mixed" / f"{module}.py").write_text(text)
+    code, _, err = plumbline(*command.split(), word)
+    assert (code, "Traceback" in err, (there / "RAN").exists()) == (1, False, False)
+    imports.trust()
+    code, _, err = plumbline(*command.split(), word)
+    assert (code, "Traceback" in err, (there / "RAN").exists()) == (1, False, False), "it is none for anybody"
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("payload:score", ["payload:score"]),
+        ("task.options.score=payload:score", ["payload:score"]),
+        ("--task=payload:open", ["payload:open"]),
+        ("score={right: payload:score, 'form':'payload:open'}", ["payload:score", "payload:open"]),
+        ('["payload:score"]', ["payload:score"]),
+        ("rewards/payload.py:score", ["rewards.payload:score"]),
+        ("mixed-demo:forms", []),
+        ("hf://org/my-data:train", []),
+        ("http://host:8080/x", []),
+        ("dir/x.yaml:task", []),
+        ("payload:score-of-it", []),
+    ],
+)
+def test_what_is_typed_is_a_whole_name(word, names):
+    imports.typed([word])
+    assert [one for one in os.environ[imports.CONSENT].split("\n") if ":" in one] == names
+
+
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.checks.preflight.report import preflight_of
     from plumbline.engines.jobs.job import specify
@@ -304,10 +347,26 @@ def test_other_packages_need_it(name):
     assert not imports.allowed(name)
 
 
-def test_a_name_of_ours_needs_none_and_leaves_the_folder_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("plumbline.tasks.adapters.verifiers:open_verifiers", True),
+        ("plumbline_forms.task:open_forms", True),
+        ("plumbline.engines.processes:start", False),
+        ("plumbline.tasks.jsonl.task:open_jsonl", False),
+        ("plumbline:run", False),
+        ("plumbline_forms.command:app", False),
+        ("plumbline_commerce.task:open_forms", False),
+    ],
+)
+def test_of_ours_what_opens_a_task_needs_none(name, allowed):
+    assert imports.allowed(name) is allowed
+
+
+def test_our_own_code_leaves_the_folder_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = [*sys.path]
-    assert callable(imports.named("plumbline.tasks.jsonl.task:open_jsonl", "task"))
+    assert callable(imports.of_ours("plumbline.tasks.jsonl.task:open_jsonl", "task"))
     assert sys.path == before
     (tmp_path / "mine_in_front.py").write_text("fn = 1")
     imports.typed(["mine_in_front:fn"])
@@ -336,6 +395,60 @@ def test_a_file_of_the_users_hides_no_module(word, tmp_path):
     done = in_a_process(*word, "eval", "oracle", "--task", "forms", "--limit", "2", "--json", at=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["n"] == 2
+
+
+def plant(folder: Path) -> Path:
+    """Modules in a working directory with names of ours, of the standard library's and of installed packages, which
+    must not run; the mark that they leave."""
+    mark = folder / "SHADOW"
+    for name in f"{SHADOWS} numpy pydantic sitecustomize usercustomize json plumbline_forms".split():
+        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write('{name} ')\nraise ImportError\n")
+    (folder / "plumbline").mkdir()
+    (folder / "plumbline/__init__.py").write_text(f"open({str(mark)!r}, 'a').write('plumbline ')\n")
+    return mark
+
+
+def test_a_job_and_its_dry_run_take_no_module_of_the_folder(tmp_path, monkeypatch):
+    from plumbline.engines.jobs.job import JobSpec
+    from plumbline.engines.jobs.package import _checked
+
+    mark = plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    spec = JobSpec(id="x", name="x", on="process", recipe="no.yaml", out="runs/x", working_dir=str(tmp_path))
+    findings, _ = _checked(spec, tmp_path)
+    assert "no.yaml" in findings[0].what
+    done = in_a_process(*spec.command()[1:], at=tmp_path)
+    assert "no.yaml" in done.stderr
+    assert not mark.exists()
+
+
+def test_the_other_process_of_an_audit_takes_no_module_of_the_folder(tmp_path, monkeypatch, plumbline):
+    mark = plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(f"""
+import os
+def score(completion, answer):
+    with open({str(tmp_path / "RAN")!r}, "a") as file:
+        file.write(f"{{os.getpid()}} ")
+    return float(completion == answer)
+""")
+    write_jsonl(tmp_path / "rows.jsonl", [{"prompt": f"q {n}", "answer": f"a {n}"} for n in range(12)])
+    gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--limit", "4")
+    _, out, err = plumbline("audit", "mine:score", *gold, "--json")
+    assert "Traceback" not in err
+    assert "elsewhere" not in [one["check"] for one in json.loads(out)["audits"]["jsonl"]["findings"]]
+    assert len({*(tmp_path / "RAN").read_text().split()}) == 2, "it judged in both processes"
+    assert not mark.exists()
+    del sys.modules["mine"]
+
+
+def test_each_interpreter_that_is_started_leaves_the_folder_alone():
+    source = Path(imports.__file__).parents[1]
+    flags = [
+        flag for path in source.rglob("*.py") for flag in re.findall(r'\[sys\.executable, "(-\w+)', path.read_text())
+    ]
+    assert len(flags) >= 4
+    assert {*flags} <= {"-P", "-I"}
 
 
 def test_an_environment_in_the_clone_needs_no_consent(tmp_path):

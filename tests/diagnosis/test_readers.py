@@ -21,6 +21,7 @@ from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.readers.rows import our_name
+from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
 from plumbline.reports.findings import shown
@@ -132,8 +133,8 @@ def test_offline_runs_of_wandb(offline, tmp_path):
 class StandIn:
     """The part of W&B's client that reads a run."""
 
-    def __init__(self, overrides=None):
-        assert overrides in (None, {"base_url": "https://wandb.company.example:8080"}, {"base_url": HOST})
+    def __init__(self, overrides):
+        assert overrides in ({"base_url": "https://api.wandb.ai"}, {"base_url": HOST})
 
     def run(self, name):
         if name != "team/proj/abc123":
@@ -143,8 +144,12 @@ class StandIn:
         return run
 
 
-OWN = "https://wandb.company.example:8080/team/proj/runs/abc123/workspace"
-PAGES = [PAGE, f"{PAGE}/overview?nw=nwuserme", f"{PAGE}#charts".removeprefix("https://"), OWN, f"{HOST}{PAGE[16:]}"]
+PAGES = [
+    PAGE,
+    f"{PAGE}/overview?nw=nwuserme",
+    f"{PAGE}#charts".removeprefix("https://"),
+    f"{HOST}{PAGE[16:]}/workspace",
+]
 
 
 @pytest.mark.parametrize("address", PAGES)
@@ -155,6 +160,24 @@ def test_the_run_at_an_address_of_wandb(monkeypatch, address):
     assert_found(history, "rate")
     assert (history.origin, history.finished) == ("wandb", False)
     assert history.settings == {"rl.beta": 0.04, "model.lora.rank": 16}
+
+
+@pytest.mark.parametrize(
+    "server",
+    """http://wandb.ai https://wandb.ai.evil.example https://evilwandb.ai https://wandb.ai:8443 https://wandb.ai@evil.example
+    https://wandb.ai:x@evil.example https://wandb.evil.example http://wandb.evil.example:80 https://wandb.ai\\@evil.example
+    https://wandb.ai.""".split(),  # noqa: SIM905
+)
+def test_no_other_server_is_sent_the_key_of_wandb(monkeypatch, server):
+    """A client that is asked at all fails the test: it may send the key at once."""
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(Api=None))
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    monkeypatch.setenv("WANDB_BASE_URL", HOST)
+    with pytest.raises(DataError, match="it would be sent your key") as caught:
+        read_histories(f"{server}/team/proj/runs/abc123")
+    assert "WANDB_BASE_URL" in caught.value.fix
+    for near in (f"{HOST}.evil.example", f"{HOST}:81", HOST.replace("http:", "https:"), f"http://x@{HOST[7:]}"):
+        assert not is_page(f"{near}/team/proj/runs/abc123"), "it is an address as any other, and no key goes there"
 
 
 NO_RUN = (None, "no address of one run", "ENTITY/PROJECT/runs/ID")

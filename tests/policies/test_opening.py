@@ -425,6 +425,12 @@ def test_a_base_at_an_address_is_not_fetched_because_a_file_says_so(adapter, ask
             attempt()
     assert asked == []
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    for place in (adapter, tmp_path / "cache/runs/hash/name/models/rl"):  # where others leave files
+        place.mkdir(parents=True, exist_ok=True)
+        (place / ".remote.json").write_text(json.dumps({"address": base}))
+    with pytest.raises(ModelError, match="nothing is fetched because a file says so"):
+        opened(adapter, lora=LORA)
+    assert asked == []
     (tmp_path / "cache" / "models" / "hash" / "iam").mkdir(parents=True)
     (tmp_path / "cache" / "models" / "hash" / "iam" / ".remote.json").write_text(json.dumps({"address": base}))
     with pytest.raises(PlumblineError):

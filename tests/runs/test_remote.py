@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from plumbline import api  # noqa: E402
-from plumbline.errors import DataError, ModelError, RecipeError, RunError, StorageError  # noqa: E402
+from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError  # noqa: E402
 from plumbline.policies import open_policy  # noqa: E402
 from plumbline.recipe import parse  # noqa: E402
 from plumbline.runs.published import Publisher, files_of, published  # noqa: E402
@@ -31,6 +31,7 @@ from plumbline.runs.remote import (  # noqa: E402
     local_model,
     local_run,
     manifest_bytes,
+    portable,
     read_manifest,
 )
 from plumbline.runs.run import Run  # noqa: E402
@@ -47,6 +48,10 @@ RECIPE = {
     "evaluation": {"every": 2, "limit": 2, "final": ["val"], "sampled": False},
     "run": {"checkpoint_every": 1, "preflight": False},
 }
+OUTSIDE = """../evil /etc/evil a/../../evil a/./b a//b a/b/ ./a . .. ... a/. run.json RUN.json run.json. .remote.json
+./.remote.json .//.remote.json .Remote.JSON .remote.json. .remote.json/x models/rl/.remote.json a.tmp a.TMP/b
+.metrics.jsonl.0011aabb.tmp a\\b a\0b a\x1bb \ud800"""
+"""Paths of a manifest that leave its folder, or take the place of a file of ours."""
 
 
 class Faulty(MemoryFileSystem):
@@ -334,13 +339,15 @@ class TestFaults:
         assert "free some space" in error.value.fix
         assert not [path for path in Path("runs").rglob("*") if path.is_file()]
 
-    def test_a_manifest_cannot_name_files_outside_of_its_folder(self):
+    @pytest.mark.parametrize(
+        "path",
+        OUTSIDE.split(),
+    )
+    def test_a_manifest_cannot_name_files_outside_of_its_folder_or_of_ours(self, path):
         store = Store("memory://b/runs/x")
-        entry = ManifestEntry(1, hashlib.sha256(b"x").hexdigest())
-        for path in ("../evil", "/etc/evil", "a/../../evil"):
-            store.write("run.json", manifest_bytes({path: entry}))
-            with pytest.raises(DataError, match="outside of its folder"):
-                local_run("memory://b/runs/x")
+        store.write("run.json", json.dumps({"version": 2, "files": {path: [1, "0" * 64]}}).encode())
+        with pytest.raises(DataError, match="outside of its folder, or a file of Plumbline's own"):
+            local_run("memory://b/runs/x")
 
     def test_a_store_of_the_former_layout_is_named(self, recipe):
         store = Store("memory://b/runs/x")
@@ -467,6 +474,48 @@ class TestReaders:
         store.write("run.json", manifest_bytes({k: v for k, v in read_manifest(store).items() if k != "result.json"}))
         assert not (local_run(finished) / "result.json").exists()
 
+    def test_what_goes_from_the_cache_lies_in_it(self, finished, place):
+        """Whatever the note says, and wherever links in the cache lead."""
+        here = local_run(finished)
+        for name in ("thesis.txt", "beside/thesis.txt"):
+            (place / name).parent.mkdir(exist_ok=True)
+            (place / name).write_text("precious")
+        (here / "link").symlink_to(place / "beside")
+        (here / "gone.txt").touch()
+        said = json.loads((here / ".remote.json").read_text())
+        outside = [str(place / "thesis.txt"), "../" * 9 + str(place / "thesis.txt")[1:], "link/thesis.txt", 3, None]
+        write_json(here / ".remote.json", {**said, "files": [*said["files"], *outside, "gone.txt"]})
+        assert local_run(finished) == here
+        assert not (here / "gone.txt").exists()
+        assert (place / "thesis.txt").exists()
+        assert (place / "beside/thesis.txt").exists()
+        for damaged in ({"address": finished}, {"files": "x"}, {"files": {"a": 1}}):
+            write_json(here / ".remote.json", damaged)
+            assert local_run(finished) == here
+
+    def test_a_model_at_an_address_brings_no_note(self, tiny_folder, place):
+        store = Store("memory://b/noted")
+        for path in tiny_folder.iterdir():
+            store.write(path.name, path.read_bytes())
+        store.write(".remote.json", b'{"address": "s3://evil/x"}')
+        here = local_model(store.address)
+        assert portable(here) == store.address
+        assert portable(f"{here}/config.json") == f"{store.address}/config.json"
+
+    def test_a_note_counts_where_we_leave_notes_alone(self, tiny_folder, finished, place):
+        model = shutil.copytree(tiny_folder, place / "model")
+        write_json(model / ".remote.json", {"address": "s3://evil/x"})
+        assert portable(str(model)) == str(model)
+        assert portable(str(model / "config.json")) == str(model / "config.json")
+        assert portable("model") == "model"
+        inside = local_run(finished) / "models"
+        shutil.copytree(model, inside / "planted")
+        assert portable(str(inside / "planted")) == f"{finished}/models/planted"
+        working = folder_for("memory://b/runs/y")
+        shutil.copytree(model, working / "models" / "sft")
+        write_json(working / ".remote.json", {"address": "memory://b/runs/y"})
+        assert portable(str(working / "models/sft")) == "memory://b/runs/y/models/sft"
+
     def test_a_plain_model_directory(self, tiny_folder, place):
         store = Store("memory://b/plain")
         for path in tiny_folder.iterdir():
@@ -488,6 +537,21 @@ class TestAddresses:
         with pytest.raises(RecipeError, match=r"ftp://\.\.\.@host/x holds a user or a password") as error:
             run(recipe, "ftp://me:secret@host/x")
         assert "secret" not in str(error.value)
+
+    @pytest.mark.parametrize(
+        "address",
+        """zip://x::file://{0}/a.zip zip://{0}/a.zip tar://x::file://{0}/a.zip reference://::file://{0}/a.zip
+        simplecache://x filecache://x::file://{0} reference://x github://x dir://x dir://x::file://{0} generic://x
+        jupyter://h/x data://x local:///x ftp://127.0.0.1:1/x webhdfs://127.0.0.1:1/x http://127.0.0.1:1/x
+        http://127.0.0.1:99999/x http://[1/x http://[::1/x file://a\0b HTTP://x ::zip://x a+b://x""".split(),  # noqa: SIM905
+    )
+    def test_whatever_a_file_system_raises_is_one_error(self, address, place):
+        (place / "a.zip").write_text("no archive")
+        address = address.format(place)
+        for read in (local_run, local_model) if is_address(address) else ():
+            with pytest.raises(PlumblineError) as error:
+                read(address)
+            assert error.value.fix
 
     @pytest.mark.parametrize(("module", "address"), [("fsspec.core", "memory://b/x"), ("s3fs", "s3a://b/x")])
     def test_without_what_it_needs_names_the_extra(self, monkeypatch, module, address):

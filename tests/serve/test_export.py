@@ -21,6 +21,7 @@ from plumbline.policies.pretrained import gguf_writer
 from plumbline.policies.pretrained.adapters import rounded
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
 from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.policies.saved import adapter_base
 from plumbline.recipe import LoraSection, TinySection, options_of
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
@@ -385,6 +386,66 @@ def test_what_an_export_made_is_written_over(tiny_folder, tmp_path, plumbline):
     for _ in range(2):
         assert plumbline("export", tiny_folder, "--out", tmp_path / "out")[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    """adapter/LICENSE adapter/notes.txt adapter/tokenizer.model adapter/adapter_model.safetensors base/LICENSE
+    base/README.md base/tokenizer.model base/spiece.model base/additional_chat_templates/x.jinja""".split(),  # noqa: SIM905
+)
+@pytest.mark.parametrize("kind", ["adapter", "merged"])
+def test_no_link_out_of_a_models_folder_is_followed(adapter, tmp_path, name, kind):
+    shutil.copytree(adapter, tmp_path / "adapter")
+    shutil.copytree(adapter_base(str(adapter)), tmp_path / "base")
+    config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    config["base_model_name_or_path"] = str(tmp_path / "base")
+    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "secret").write_text("of the user")
+    if name.endswith("safetensors"):
+        shutil.move(tmp_path / name, tmp_path / "secret")
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelError, match=r"is a link to .*secret, out of the model's folder"):
+        exported(tmp_path / "adapter", tmp_path / "out", kind=kind)
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_of_the_hubs_cache_and_within_a_folder_are_followed(adapter, tmp_path):
+    repository = tmp_path / "models--org--adapter"
+    (repository / "blobs").mkdir(parents=True)
+    snapshot = repository / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    for number, path in enumerate(sorted(adapter.iterdir())):
+        shutil.copy(path, repository / "blobs" / str(number))
+        (snapshot / path.name).symlink_to(f"../../blobs/{number}")
+    (snapshot / "NOTICE").symlink_to("adapter_config.json")
+    exported(snapshot, tmp_path / "out", kind="adapter")
+    name = "adapter_model.safetensors"
+    assert (tmp_path / "out" / name).read_bytes() == (adapter / name).read_bytes()
+    assert not any(path.is_symlink() for path in (tmp_path / "out").iterdir())
+    (tmp_path / "secret").touch()
+    (snapshot / "NOTICE").unlink()
+    (snapshot / "NOTICE").symlink_to("../../../secret")
+    with pytest.raises(ModelError, match="is a link to"):
+        exported(snapshot, tmp_path / "out", kind="adapter")
+
+
+def test_of_an_adapter_nothing_of_its_trainer_is_exported(adapter, tmp_path):
+    source = shutil.copytree(adapter, tmp_path / "checkpoint-50")
+    state = (
+        "optimizer.pt scheduler.pt scaler.pt training_args.bin rng_state.pth rng_state_0.pth trainer_state.json a.pkl"
+    )
+    for name in f"{state} optimizer.safetensors README.md notes.txt .env rows.json .remote.json".split():
+        (source / name).write_text("{}")
+    (source / "global_step50").mkdir()
+    before = exported(adapter, tmp_path / "plain", kind="adapter")
+    for _ in range(2):
+        done = exported(source, tmp_path / "out", kind="adapter")
+        assert done.files == before.files
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {*before.files}
+    assert "adapter_config.json" in done.files
+    assert "tokenizer.json" in done.files
 
 
 def test_a_licence_is_the_one_that_the_files_or_the_catalogue_say_or_unknown(tmp_path):

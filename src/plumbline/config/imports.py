@@ -25,7 +25,9 @@ CONSENT = "PLUMBLINE_TRUST_CODE"
 """The variable that holds what the user consented to, so that workers, jobs and sweeps inherit it: `ALL`, or what was
 typed, an entry a line."""
 ALL = "1"
-_NAME = re.compile(r"(?<![\w./])[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?![\w:/])")
+_NAME = re.compile(r"(?<![^\s=,(\[{\"'])[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?![\w:/.-])")
+_RECIPE = (".yaml", ".yml")
+"""What a name of code never ends with before the colon: `FILE.yaml:NAME` is a task in a file."""
 _FILE = re.compile(r"(?<![\w./-])(?:\./)?(\w+(?:/\w+)*)\.py:")
 _SET = re.compile(r"(?:^|[.=])((?:path|python|arguments|trust_remote_code)=.+)")
 _read: dict[Path, str] = {}
@@ -129,8 +131,8 @@ def dotted(names: str) -> str:
 def named(name: str, what: str) -> Any:
     """The object that is named as `module:name`; `what` is what it should be.
 
-    Names that are not ours are also looked for in the working directory, after everything that is installed. Every
-    exception of the import is caught here, because beyond lies a module of the user's, which may do anything.
+    They are also looked for in the working directory, after everything that is installed. Every exception of the import
+    is caught here, because beyond lies a module of the user's, which may do anything.
 
     Raises:
         UntrustedCodeError: a file names it, and the user did not consent.
@@ -139,13 +141,22 @@ def named(name: str, what: str) -> Any:
     module, _, attribute = name.partition(":")
     here = str(Path.cwd())
     advice = f"write it as module:name; modules are looked for among the installed packages and then in {here}"
-    if not attribute or not all(part.isidentifier() for part in module.split(".")):
+    if not attribute or not all(part.isidentifier() for part in module.split(".")) or _is_file(module):
         raise RecipeError(f"{name} names no {what}", advice)
     if not allowed(name):
         raise refusal(f"the {what} {name}", name, code_file(module))
-    if not _is_ours(module) and not {"", here} & set(sys.path):
+    if not {"", here} & set(sys.path):
         sys.path.append(here)
     return _imported(name, what, advice)
+
+
+def of_ours(name: str, what: str) -> Any:
+    """The object that Plumbline's own code names as `module:name`; no name of a file's comes here.
+
+    Raises:
+        RecipeError: see `named`.
+    """
+    return _imported(name, what, "install Plumbline again")
 
 
 def plugins(group: str) -> dict[str, EntryPoint]:
@@ -206,7 +217,8 @@ def typed(words: Iterable[str]) -> None:
         words = list(words)
         words += [dotted(word) for word in words]
         said = os.environ.get(CONSENT, "")
-        values = [one for word in words for one in (*_NAME.findall(word), *_SET.findall(word)) if "\n" not in one]
+        names = [one for word in words for one in _NAME.findall(word) if not _is_file(one.partition(":")[0])]
+        values = [*names, *(one for word in words for one in _SET.findall(word) if "\n" not in one)]
         os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, said.split("\n")), *values]))
 
 
@@ -264,8 +276,8 @@ def check_consent(entry: str, what: str, written: str, place: object) -> None:
 
 def allowed(name: str) -> bool:
     """Whether what is named as `module:name` may be imported. Nothing is imported to decide it."""
-    module = name.partition(":")[0]
-    return _is_ours(module) or consented(name) or _is_declared(module.partition(".")[0])
+    opens = any(entry.value == name for entry in plugins("plumbline.tasks").values())
+    return opens or consented(name) or _is_declared(name.partition(":")[0].partition(".")[0])
 
 
 def refusal(what: str, written: str, place: object = None) -> UntrustedCodeError:
@@ -298,8 +310,8 @@ def code_file(module: str) -> Path | None:
     return None
 
 
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == "plumbline"
+def _is_file(module: str) -> bool:
+    return module.casefold().endswith(_RECIPE)
 
 
 def _spec(top: str) -> ModuleSpec | None:
@@ -315,13 +327,13 @@ def _is_declared(top: str) -> bool:
     """Whether an installed distribution brings a module at the top and declares that it is for Plumbline.
 
     Other packages do not count: a file could name `os:system` or `pandas:read_pickle`, and say what they are called
-    with.
+    with. Nor does our own, most of whose functions are for no file.
     """
     spec = _spec(top)
     if spec is None or not _is_installed(Path(str(spec.origin))):
         return False
     return any(
-        _declares(one) and top in _modules(one)
+        one.name != DISTRIBUTION and _declares(one) and top in _modules(one)
         for one in distributions()
         if _is_installed(Path(str(one.locate_file(""))))
     )

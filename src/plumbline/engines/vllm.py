@@ -401,7 +401,8 @@ def interpreter(python: str | None) -> str:
     root = MODULE.partition(".")[0]
     looked = [python, "-c", f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)"]
     try:
-        absent = subprocess.run(looked, capture_output=True, check=False).returncode != 0  # noqa: S603 - the user's
+        safe = {**os.environ, "PYTHONSAFEPATH": "1"}  # the server will not look in the working directory, too
+        absent = subprocess.run(looked, capture_output=True, check=False, env=safe).returncode != 0  # noqa: S603
     except OSError as error:
         raise EngineError(f"cannot start {python}: {error.strerror}", "give an interpreter in engine.python") from error
     if absent:

@@ -6,7 +6,7 @@ What a family reads of a recipe stands in its `options.py`, and which families t
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from plumbline.config.imports import check_consent, check_installed, named
+from plumbline.config.imports import check_consent, check_installed, named, of_ours
 from plumbline.errors import ModelError
 from plumbline.policies.memory import clear_memory_errors, keep_pages
 from plumbline.policies.opening import clear_opening_errors
@@ -41,7 +41,7 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     check_model(section, source)
     if options.policy:
         reach_hub(source)
-    family = named(options.policy or section.family, "policy family")
+    family = (of_ours if options.policy else named)(options.policy or section.family, "policy family")
     advice = (
         "use a device with more of it (model.device: cpu, too), a smaller model, or a new run with model.quantize: 4bit"
     )

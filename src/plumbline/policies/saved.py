@@ -255,7 +255,9 @@ def _is_trusted(base: str, adapter: str) -> bool:
     """Whether an adapter is from the same store as its base, or this machine has fetched from that address before."""
     if portable(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[:3]:
         return True
-    notes = (str(read_object(note).get("address")) for note in cache().glob(f"*/**/{NOTE}"))
+    notes = (
+        str(read_object(note).get("address")) for kind in ("*/*", "*/*/*") for note in cache().glob(f"{kind}/{NOTE}")
+    )
     return any(base == address or base.startswith(f"{address}/") for address in notes)
 
 

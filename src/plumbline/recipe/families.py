@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import create_model
 
-from plumbline.config.imports import allowed, named
+from plumbline.config.imports import allowed, named, of_ours
 from plumbline.config.section import Section
 from plumbline.errors import RecipeError
 from plumbline.recipe.sections import ModelSection, Recipe
@@ -50,7 +50,7 @@ def options_of(family: str) -> FamilyOptions:
         RecipeError: there is no such family, or it declares nothing.
     """
     if family in FAMILIES:
-        found: FamilyOptions = named(f"plumbline.policies.{family}.options:OPTIONS", "policy family")
+        found: FamilyOptions = of_ours(f"plumbline.policies.{family}.options:OPTIONS", "policy family")
         return found
     if not family.partition(":")[2]:
         raise RecipeError(

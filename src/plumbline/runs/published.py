@@ -234,7 +234,9 @@ def _whole(place: Path) -> Iterator[Path]:
     for path in [place] if place.is_file() else sorted(place.rglob("*")):
         names = (place.name, *path.relative_to(place).parts)
         passing = (
-            name.endswith(".tmp") or (name.startswith(".") and (name.endswith(".lock") or claims.UNFINISHED in name))
+            name.endswith(".tmp")
+            or name == NOTE
+            or (name.startswith(".") and (name.endswith(".lock") or claims.UNFINISHED in name))
             for name in names
         )
         if path.is_file() and not any(passing):

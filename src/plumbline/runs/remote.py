@@ -22,11 +22,11 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from plumbline.config.imports import missing
-from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError
+from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError, visible
 from plumbline.storage import clear_os_errors, one_line, parse_json, read_object, sha256_of, write_json
 
 RUN, CHECKPOINTS, MODELS = "run.json", "checkpoints", "models"
@@ -77,7 +77,8 @@ def checked(address: str) -> str:
     """An address as it is kept in records: without a slash at its end.
 
     Raises:
-        RecipeError: it holds a password, which would stand in every record, or is no folder's.
+        RecipeError: it holds a password, which would stand in every record, is no folder's, or leads through another
+            file, whose reader may run code of its own (an archive, an index of references).
     """
     scheme, _, rest = address.rstrip("/").partition("://")
     if "@" in rest.partition("/")[0]:
@@ -86,7 +87,9 @@ def checked(address: str) -> str:
             "every record of the run",
             "leave them out, and give them by the environment or fsspec's configuration (docs/cluster.md)",
         )
-    if not rest or ".." in rest.split("/"):
+    if "::" in address:
+        raise RecipeError(f"{address} leads through another file", "fetch that file, and give a folder of it")
+    if not rest or ".." in rest.split("/") or address != visible(address):
         raise RecipeError(f"{address} is no address of a folder", "write it as scheme://place/folder")
     return f"{scheme}://{rest}"
 
@@ -135,19 +138,23 @@ def cache() -> Path:
 
 
 def portable(path: str) -> str:
-    """The address of what lies in a folder that stands for one; any other path as it is.
+    """The address of what lies in a folder of ours that stands for one; any other path as it is.
 
-    What a record says of a model must hold on another machine, too.
+    What a record says of a model must hold on another machine, too. A note counts in the cache and in `runs/.remote` of
+    the working directory alone: elsewhere anybody may have left it.
     """
     place = Path(path)
     if is_address(path) or not place.exists():
         return path
-    for folder in (place, *place.parents):
-        if (folder / NOTE).is_file():
-            try:
-                return join(str(read_object(folder / NOTE)["address"]), *place.relative_to(folder).parts)
-            except (PlumblineError, KeyError):
-                return path
+    place = place.resolve()
+    for home in (cache().resolve(), Path("runs", ".remote").resolve()):
+        above = [folder for folder in (place, *place.parents) if home in folder.parents]
+        for folder in reversed(above):  # the outermost is the one that we made
+            if (folder / NOTE).is_file():
+                try:
+                    return join(str(read_object(folder / NOTE)["address"]), *place.relative_to(folder).parts)
+                except (PlumblineError, KeyError):
+                    return path
     return path
 
 
@@ -173,9 +180,9 @@ class Store:
         except ImportError as error:
             module = error.name or getattr(error.__cause__, "name", None) or "fsspec"
             raise missing(f"the address {self.address}", module.partition(".")[0]) from error
-        except ValueError as error:
+        except Exception as error:  # each file system has its own
             raise RecipeError(
-                f"{self.address} cannot be used: {one_line(error)}",
+                f"{self.address} cannot be used: {one_line(error) or type(error).__name__}",
                 "give a scheme that fsspec knows (s3, gs, abfs, file), or a path without ://",
             ) from error
         self.root = str(root).rstrip("/")
@@ -245,13 +252,12 @@ class Store:
 
     @contextmanager
     def _clear(self, what: str) -> Iterator[None]:
-        """Turn what a store raises into a StorageError, but for a missing file, a full disk and defects of ours."""
+        """Turn what a store raises into a StorageError, but for a missing file and a full disk."""
         try:
             yield
         except Exception as error:
             full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
-            ours = type(error).__module__ == "builtins" and not isinstance(error, OSError)
-            if isinstance(error, FileNotFoundError) or full or ours:
+            if isinstance(error, FileNotFoundError) or full:
                 raise
             raise StorageError(
                 f"cannot {what} at {self.address}: {one_line(error) or type(error).__name__}",
@@ -295,10 +301,19 @@ def parse_manifest(content: bytes, name: str) -> Files:
     if not whole:
         raise DataError(f"{name} is damaged: it is no list of files", "see docs/cluster.md on what to do")
     for path in files:
-        pure = PurePosixPath(path)
-        if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\\" in path:
-            raise DataError(f"{name} names {path!r}, which is outside of its folder", "do not use this run")
+        if not _is_inside(path):
+            raise DataError(
+                f"{name} names {path!r}, which is outside of its folder, or a file of Plumbline's own",
+                "do not use this run",
+            )
     return files
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path that others name is one below a folder, plainly written, and no file that we keep there."""
+    parts = [part.rstrip(". ") for part in path.casefold().split("/")]  # some file systems know no other difference
+    ours = NOTE in parts or parts == [RUN] or any(part.endswith(".tmp") for part in parts)
+    return "" not in parts and "\\" not in path and path == visible(path) and not ours
 
 
 def read_manifest(store: Store) -> Files:
@@ -449,6 +464,7 @@ def _cached(run: Store, wanted: Callable[[str], bool]) -> Path:
     """The folder in the cache that stands for a run, with at least the wanted files as they are now."""
     place = cache() / "runs" / _hash(run.address) / _name_of(run.address)
     note, before = place / NOTE, Files()
+    known = read_object(note).get("files") if note.is_file() else ()
     while True:
         manifest = read_manifest(run)
         try:
@@ -458,8 +474,11 @@ def _cached(run: Store, wanted: Callable[[str], bool]) -> Path:
             if manifest == before:
                 raise
             before = manifest
-    for path in set(read_object(note)["files"] if note.is_file() else ()) - set(manifest):
-        (place / path).unlink(missing_ok=True)
+    with clear_os_errors(place):
+        for path in known if isinstance(known, list) else ():
+            inside = isinstance(path, str) and _is_inside(path) and path not in manifest
+            if inside and (place / path).parent.resolve().is_relative_to(place.resolve()):  # through no link
+                (place / path).unlink(missing_ok=True)
     write_json(note, {"address": run.address, "files": sorted(manifest)})
     return place
 
@@ -473,6 +492,7 @@ def _plain_model(address: str) -> Path:
     gguf = address.lower().endswith(".gguf")
     store = Store(parent if gguf else address)
     there = {key: said for key, said in store.listed().items() if (key == name if gguf else "/" not in key)}
+    there = {key: said for key, said in there.items() if _is_inside(key)}
     if not {name if gguf else "config.json", "adapter_config.json"} & set(there):
         holds = f"it holds {', '.join(sorted(there)[:3])}" if there else "nothing is there"
         raise ModelError(f"there is no model at {address}", f"check the address: {holds}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import loaded, named, plugins
+from plumbline.config.imports import loaded, named, of_ours, plugins
 from plumbline.errors import RecipeError
 from plumbline.tasks.task import PARTS, Task, as_task
 
@@ -93,8 +93,10 @@ def find_opener(name: str) -> Opener:
     opener: Opener
     if name in installed:
         opener = loaded(installed[name], "task")
+    elif name == JSONL:
+        opener = of_ours("plumbline.tasks.jsonl.task:open_jsonl", "task")
     else:
-        opener = named("plumbline.tasks.jsonl.task:open_jsonl" if name == JSONL else name, "task")
+        opener = named(name, "task")
     try:
         inspect.signature(opener).bind({}, Path(), silent)
     except (TypeError, ValueError) as error:  # ValueError: a builtin that does not say what it takes

@@ -26,7 +26,7 @@ from plumbline.checks.refusals import (
     for_pretraining,
     try_verifier,
 )
-from plumbline.config.imports import named
+from plumbline.config.imports import of_ours
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import RecipeError
 from plumbline.evaluation.evaluate import evaluate_reference, references_of
@@ -113,7 +113,7 @@ def _open_ground(run: Run, name: str) -> TaskData:
     task = open_task(section.name, section.options, run.folder / "data" / name, run.working)
     check_task(recipe, task)
     if recipe.scale.verdicts:
-        task = named(f"{WORKERS}:spread_verdicts", "pool of workers")(recipe, task, name, run)
+        task = of_ours(f"{WORKERS}:spread_verdicts", "pool of workers")(recipe, task, name, run)
     train = task.examples("train")
     check_gold(recipe, train)
     finals = final_splits(recipe, task)
@@ -289,7 +289,7 @@ def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
     if recipe.engine is None and not recipe.scale.samplers:
         yield None
         return
-    engine: Engine = named(opener, "engine")(recipe, policy, model, run)
+    engine: Engine = of_ours(opener, "engine")(recipe, policy, model, run)
     try:
         run.environment({"sampler": dict(engine.engine)})
         yield engine
@@ -303,7 +303,7 @@ def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
     if run.recipe.scale.learners == 1:
         yield None
         return
-    helpers: Helpers = named(f"{WORKERS}:open_learners", "learner")(run.recipe, policy, model, run)
+    helpers: Helpers = of_ours(f"{WORKERS}:open_learners", "learner")(run.recipe, policy, model, run)
     try:
         yield helpers
     finally:
@@ -314,7 +314,7 @@ def _workers(recipe: Recipe) -> AbstractContextManager[None]:
     """The cluster of a run that has workers, for as long as it lasts."""
     if not recipe.scale.spread:
         return nullcontext()
-    cluster: AbstractContextManager[None] = named(f"{WORKERS}:workers", "cluster")(recipe.scale)
+    cluster: AbstractContextManager[None] = of_ours(f"{WORKERS}:workers", "cluster")(recipe.scale)
     return cluster
 
 
@@ -332,7 +332,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     policy.say = run.event
     _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.engine is not None:
-        named("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
+        of_ours("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
     said = {event["message"] for event in run.files["events"].rows()}
     for kind, messages in (("slow", [slowness(policy)]), ("note", limits(policy))):

@@ -1,7 +1,5 @@
 """The same verdicts under other conditions: trainers call a reward on other threads, in other processes, with an event
 loop running, and for answers to several prompts at once.
-
-Run as a program it is that other process: it judges what a file says, and writes what came out beside it.
 """
 
 import asyncio
@@ -41,6 +39,8 @@ GROUPED = "in one call with other answers to the prompt"
 LATE = f"no verdict after {SECONDS:g} s"
 Found = tuple[float, dict[str, float | None]] | str
 """Total and parts, or what was raised."""
+_PROGRAM = f"import sys; _, name, *sys.path = sys.argv; from {__name__} import judge_again; judge_again(name)"
+"""Of the other process. It looks for modules where this one does, and so finds the same ones."""
 _ALARM = re.compile(r"\bSIGALRM\b|\bsignal\.alarm\b|\bsetitimer\b|\bmath_verify\b|\btimeout_decorator\b")
 
 
@@ -189,15 +189,15 @@ def _otherwiseprocess(task: JsonlTask, some: Sequence[CaseVerdict]) -> Iterator[
         asked = Path(folder) / "asked.json"
         texts = [[one.case.example.reference, task.prompt_of(one.case.example), one.case.text] for one in some]
         asked.write_text(dumps({"options": task.options.model_dump(mode="json"), "texts": texts}), encoding="utf-8")
-        paths = os.pathsep.join(str(Path(path).absolute()) for path in dict.fromkeys(["", *sys.path]))
+        paths = [str(Path(path).absolute()) for path in sys.path]
         consents = dict.fromkeys([*os.environ.get(CONSENT, "").split("\n"), *task.options.functions()])
         consent = ALL if is_trusting() else "\n".join(filter(None, consents))
         with subprocess.Popen(  # noqa: S603 - this file
-            [sys.executable, "-m", __name__, str(asked)],
+            [sys.executable, "-P", "-c", _PROGRAM, str(asked), *paths],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths, CONSENT: consent},
+            env={**os.environ, CONSENT: consent},
         ) as process:
 
             def wait() -> dict[str, list[Found]]:
@@ -221,8 +221,12 @@ def _otherwiseprocess(task: JsonlTask, some: Sequence[CaseVerdict]) -> Iterator[
                 process.kill()
 
 
-def _main(file: Path) -> None:
-    """Judge in this process, the last text first; then in another working directory."""
+def judge_again(name: str) -> None:
+    """What the other process does: judge what a file says, the last text first; then in another working directory.
+
+    What came out is written beside the file.
+    """
+    file = Path(name)
     asked = read_object(file)
     scoring = Scoring(read_options(asked["options"]))
 
@@ -233,7 +237,3 @@ def _main(file: Path) -> None:
     os.chdir(file.parent)
     found[DIRECTORY] = _judged(judge, asked["texts"][::-1])[::-1]
     file.with_suffix(".out").write_text(dumps(found), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    _main(Path(sys.argv[1]))

@@ -1,17 +1,13 @@
-"""What a job runs: `python -m plumbline.engines.jobs.entry --job ID [--secret NAME]... -- run RECIPE ...`.
+"""What a job runs: `python -P -m plumbline.engines.jobs.entry --job ID [--secret NAME]... -- run RECIPE ...`.
 
 It says in the log when it begins and what the run left, and its exit status is 0 only where the run is finished: so the
 engine's own page says failed, too, where a command printed an error and ended well.
 """
 
-import os
-import sys
-
-if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] in {"", os.getcwd()}:  # noqa: PTH109
-    del sys.path[0]  # `python -m` puts the working directory first, and a file there must hide no module
-
 import io
+import os
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from typing import Any, NoReturn

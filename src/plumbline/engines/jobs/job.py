@@ -86,7 +86,8 @@ class JobSpec(BaseModel):
         run = ["run", self.recipe, "--out", self.out, *(word for one in self.overrides for word in ("--set", one))]
         run += ["--resume"] * self.resume + ["--trust-code"] * self.trust_code
         python = sys.executable if self.here else "python"
-        return [python, "-m", "plumbline.engines.jobs.entry", "--job", self.id, *needed, "--", *run]
+        # -P: a folder `plumbline` in the working directory is none of ours; modules are looked for there last.
+        return [python, "-P", "-m", "plumbline.engines.jobs.entry", "--job", self.id, *needed, "--", *run]
 
 
 class JobOutcome(BaseModel):

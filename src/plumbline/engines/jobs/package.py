@@ -274,7 +274,7 @@ def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tupl
 
 
 def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
-    command = [sys.executable, "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
+    command = [sys.executable, "-P", "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
     command += ["--out", spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run")]
     command += [word for one in spec.overrides for word in ("--set", one)] + ["--resume"] * spec.resume
     # PYTHONPATH as the job has it: without the working directory itself, of which the job has a copy.

@@ -16,7 +16,7 @@ from plumbline.evaluation.command import EvaluationSpec, each_task, open_task_fo
 from plumbline.evaluation.models import as_trained, evaluate_model
 from plumbline.evaluation.statistics import Interval, paired
 from plumbline.policies.downloads.get import ENTRIES, ORIGIN
-from plumbline.policies.export.weights import OPTIONS
+from plumbline.policies.export.weights import OPTIONS, check_links
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
 from plumbline.records import clusters_of
@@ -78,7 +78,7 @@ def find(given: str, public: str | None = None) -> ExportSource:
 
     Raises:
         RunError: the run has no finished stage.
-        ModelError: there is no model.
+        ModelError: there is no model, or a link leads out of its folder or its base's.
     """
     if (Path(given) / "recipe.yaml").is_file():
         run: Run | None = Run.read(Path(given))
@@ -92,6 +92,8 @@ def find(given: str, public: str | None = None) -> ExportSource:
         check_source(model)
         folder = _run_of(model)
         run, stage = (None, "") if folder is None else (Run.read(folder), Path(model).absolute().name)
+    if Path(model).is_dir():
+        check_links(Path(model))
     card, base = Card.read(model), adapter_base(model)
     if base is None and run is not None:
         base = None if run.recipe.model.name is None else local_model(run.recipe.model.name)
@@ -118,6 +120,8 @@ def base_of(source: str, public: str | None = None) -> Base:
     if not folder.exists():
         name = public or source
         return Base(source, name, True, _listed_licence(name))
+    if folder.is_dir():
+        check_links(folder)
     origin = read_object(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
     entry = next((one for one in ENTRIES if one.name == origin.get("model")), None)
     name = public or (entry.hub if entry is not None else "")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.errors import DataError, EngineError, ModelError
 from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import open_policy
-from plumbline.policies.downloads.get import ORIGIN
-from plumbline.policies.saved import ADAPTER, is_adapter
+from plumbline.policies.saved import ADAPTER, TOKENIZERS, is_adapter
 from plumbline.records import Message, Request
 from plumbline.runs.cards import CARD
 from plumbline.storage import read_object, write_json
@@ -25,8 +24,10 @@ OPTIONS = ModelOptions(dtype="float32", device="cpu")
 """How a model is opened to be written: merging rounds nothing, and the memory beside a GPU is the larger one."""
 SAME = 1e-3
 """Nats a token, in the mean, by which float32 may differ: merging and another order of sums make 1e-6 to 1e-4."""
-KEPT = ("README.md", "LICENSE", ORIGIN, ".plumbline")
-"""Files of a model directory that an export writes itself, or leaves out."""
+COPIED = {ADAPTER, CARD, *TOKENIZERS, "adapter_model.safetensors", "generation_config.json", "NOTICE"}
+COPIED |= {"special_tokens_map.json", "added_tokens.json", "merges.txt", "vocab.txt", "sentencepiece.bpe.model"}
+COPIED |= {"chat_template.jinja", "chat_template.json", "processor_config.json", "preprocessor_config.json"}
+"""What of an adapter's directory is exported: no state of its trainer, and no file that nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,24 @@ def _below(policy: Any, stored: Any) -> "NumberPair | None":
     return NumberPair(torch.cat(exact), torch.cat(served))
 
 
+def check_links(model: Path) -> None:
+    """Refuse a model's folder with a link out of it: what lies there would be exported, and published.
+
+    In the hub's cache all files are links to the blobs of the same repository.
+
+    Raises:
+        ModelError: names the link.
+    """
+    place = model.resolve()
+    homes = [place, *([place.parents[1] / "blobs"] if place.parent.name == "snapshots" else ())]
+    for path in (*place.iterdir(), *place.glob("additional_chat_templates/*")):
+        if path.is_file() and not any(path.resolve().is_relative_to(home) for home in homes):
+            raise ModelError(
+                f"{model / path.relative_to(place)} is a link to {path.resolve()}, out of the model's folder",
+                "put the file itself in its place where it belongs to the model, else remove the link",
+            )
+
+
 def write_adapter(model: str, folder: Path, base: str) -> int:
     """Copy an adapter with its tokenizer, and name its base as the world does; its number of parameters.
 
@@ -219,7 +238,7 @@ def write_adapter(model: str, folder: Path, base: str) -> int:
     from safetensors import safe_open
 
     for path in sorted(Path(model).iterdir()):
-        if path.is_file() and path.name not in KEPT:
+        if path.is_file() and path.name in COPIED:
             shutil.copyfile(path, folder / path.name)
     write_json(folder / ADAPTER, {**read_object(folder / ADAPTER), "base_model_name_or_path": base})
     with safe_open(folder / "adapter_model.safetensors", "pt") as file:

@@ -29,11 +29,12 @@ _HEADER = struct.Struct("<IHB")
 _START = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
 
 
-_PAGE = re.compile(r"((?:https?://)?([^/\s]+))(/[^?#]*)?(?:[?#].*)?")
+_PAGE = re.compile(r"((?:https?://)?([^/\s?#]*))(/[^?#]*)?(?:[?#].*)?")
 _NAME = re.compile(r"[\w.%:-]+")
 
 
 _PUBLIC = frozenset({"wandb.ai", "www.wandb.ai"})
+_API = "https://api.wandb.ai"
 
 
 def is_page(path: str) -> bool:
@@ -41,20 +42,47 @@ def is_page(path: str) -> bool:
     found = _PAGE.fullmatch(path)
     if found is None:
         return False
-    own = _PAGE.fullmatch(os.environ.get("WANDB_BASE_URL", ""))
     if "://" not in path:
-        return found[2] in _PUBLIC and not Path(path).exists()
-    return "wandb" in found[2].lower().split(":")[0] or (own is not None and found[2] == own[2])
+        return found[2].lower() in _PUBLIC and not Path(path).exists()
+    return "wandb" in found[2].lower() or found[1].lower() == _own()
+
+
+def _own() -> str:
+    """The server of WANDB_BASE_URL, its scheme and host alone; empty without one."""
+    found = _PAGE.fullmatch(os.environ.get("WANDB_BASE_URL", ""))
+    return found[1].lower() if found is not None and found[2] else ""
+
+
+def _server(page: str) -> str:
+    """Where the client asks for a page, with the user's key: W&B's own server, or that of WANDB_BASE_URL.
+
+    Args:
+        page: the beginning of its address, before the path.
+
+    Raises:
+        DataError: it is another server.
+    """
+    if page.lower().removeprefix("https://") in _PUBLIC:
+        return _API
+    if page.lower() == _own():
+        return page
+    shown = re.sub(r"//.*@", "//...@", page)
+    raise DataError(
+        f"{shown} is neither https://wandb.ai nor the server of WANDB_BASE_URL, and it would be sent your key of W&B",
+        "where it is your own server of W&B, set WANDB_BASE_URL to that very address",
+    )
 
 
 def read_page(address: str) -> list[History]:
     """The run at an address, read by W&B's client.
 
     Raises:
-        DataError: it is no run's address, the client is not installed, or it cannot read the run.
+        DataError: it is no run's address, or at a server that is not to have the user's key; the client is not
+            installed, or it cannot read the run.
     """
     found = _PAGE.fullmatch(address)
     assert found is not None
+    server = _server(found[1])
     places = [place for place in (found[3] or "").split("/") if place]
     if len(places) < 4 or places[2] != "runs" or not all(map(_NAME.fullmatch, places[:4])):
         raise DataError(
@@ -62,8 +90,7 @@ def read_page(address: str) -> list[History]:
             "open the run there, and give its address: https://wandb.ai/ENTITY/PROJECT/runs/ID",
         )
     name = "/".join((*places[:2], places[3]))
-    server = [] if found[2] in _PUBLIC else [{"base_url": found[1]}]
-    api = f"wandb.Api({str(server)[1:-1]})"
+    api = "wandb.Api()" if server == _API else f"wandb.Api({{'base_url': {server!r}}})"
     export = (
         "write its history to a file where W&B's client is installed, and check that: "
         f"python -c \"import json, wandb; [print(json.dumps(row)) for row in {api}.run('{name}').scan_history()]\" "
@@ -77,7 +104,7 @@ def read_page(address: str) -> list[History]:
         error = missing(f"the run at {address}", "wandb", DataError)
         raise DataError(error.cause, f"{error.fix}, wandb login, then the same command; or {export}")
     try:
-        run = opened(*server).run(name)
+        run = opened({"base_url": server}).run(name)
         rows, config, state = [dict(row) for row in run.scan_history()], dict(run.config), run.state
     except Exception as error:  # the client raises what its transport raises
         raise DataError(
