@@ -289,7 +289,8 @@ def adapter_settings(source: str) -> LoraSection:
     path = Path(source) / ADAPTER
     values = read_object(path)
     try:
-        return LoraSection(rank=values["r"], alpha=values["lora_alpha"], targets=values["target_modules"])
+        targets = values["target_modules"]  # none where it has target_parameters alone
+        return LoraSection(rank=values["r"], alpha=values["lora_alpha"], targets=[] if targets is None else targets)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"{path} is damaged, or of an adapter that is no LoRA: {str(error).splitlines()[0]}",
