@@ -39,6 +39,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.adapters import write_full
 from plumbline.policies.pretrained.chat import CHATML
+from plumbline.policies.saved import adapter_settings
 from plumbline.policies.token_law import noises
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling, Trajectory
@@ -316,7 +317,8 @@ def adapted(root: Path, section: AutoregressiveModel, answers: list[Trajectory])
         row["lora"] = largest(policy.score(with_adapters).logprobs, recorded(with_adapters))
         scores = policy.score(answers).logprobs
         policy.save(root / "lora", {})
-        again = open_policy(section.model_copy(update={"name": str(root / "lora")}), str(root / "lora"))
+        saved = {"name": str(root / "lora"), "lora": adapter_settings(str(root / "lora"))}
+        again = open_policy(section.model_copy(update=saved), str(root / "lora"))
         row["reload"] = largest(again.score(answers).logprobs, scores)
     except PlumblineError as error:
         return row | {"lora_refused": error.cause}

@@ -154,7 +154,7 @@ class Step:
     tokens: NDArray[np.int64]  # [K]
     logprobs: NDArray[np.float32]  # [K], under the law and the weights that drew them
     selection: float | None = None
-    """Log-probability of the choice of the positions, where the model had a say in it."""
+    """Log-probability of the choice of the positions, where one was made."""
     state: NDArray[np.int64] | None = None  # [L] before the choice, where the tokens alone do not say it
     history: NDArray[np.int64] | None = None
     """The step [L] that filled each place of the state, -1 for none, where the law depends on more than the state."""

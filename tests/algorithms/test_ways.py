@@ -255,6 +255,31 @@ def test_distillation_by_enumeration_and_beside_trl(drawn, tiny_deep, monkeypatc
     assert update.loss == pytest.approx(float(own.sum() / len(student)), abs=1e-5)
 
 
+@pytest.mark.parametrize("kl", ["closed", "sampled"])
+def test_a_hint_is_for_the_first_turn_and_later_ones_keep_their_prompts(drawn, monkeypatch, kl):
+    policy, (first, second) = drawn
+    pairs = zip(first.rollouts, second.rollouts, strict=True)
+    both = replace(first, rollouts=tuple(replace(a, turns=(*a.turns, *b.turns)) for a, b in pairs))
+    told = policy.encode([{"role": "user", "content": "a resposta certa: gold"}])
+    recipe = recipe_of("distil", beta=1, kl=kl, teacher={"hint": "{gold}"})
+    seen, score, compare = [], policy.score, policy.compare
+
+    def scored(turns, *, reference=False, **options):
+        seen.extend(turns if reference else ())
+        return score(turns, reference=reference, **options)
+
+    def compared(turns, hinted, *others, **options):
+        seen.extend(hinted)
+        return compare(turns, hinted, *others, **options)
+
+    monkeypatch.setattr(policy, "score", scored)
+    monkeypatch.setattr(policy, "compare", compared)
+    gradients(policy, [both], recipe, monkeypatch, encode=lambda _: told)
+    prompt_of = {each.text: each.prompt.tolist() for each in seen}
+    assert [prompt_of[r.turns[0].text] for r in both.rollouts] == [told.tolist()] * G
+    assert [prompt_of[r.turns[1].text] for r in both.rollouts] == [r.turns[1].prompt.tolist() for r in both.rollouts]
+
+
 def test_a_sampled_kl_to_a_teacher_has_the_closed_ones_mean(drawn, tiny_deep, monkeypatch):
     """Its estimate over many answers, within what they scatter."""
     policy, _ = drawn

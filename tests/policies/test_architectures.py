@@ -1,20 +1,26 @@
 """One tiny model of each kind against transformers, by the benchmark that tries them all, and what is refused."""
 
+import json
 import re
+import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks import architectures
-from benchmarks.architectures import FAMILIES, LAW, config_of, make, measure, verdict
+from benchmarks.architectures import FAMILIES, LAW, by_transformers, config_of, make, measure, verdict
 from plumbline.errors import ModelError
+from plumbline.evaluation.models import ModelOptions
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import probe as probing
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.saved import adapter_settings
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling
+from plumbline.runs.run import Silent
+from plumbline.serve.opening import open_models
 
 KINDS = {
     "llama": "lean, packed, sliced",
@@ -42,7 +48,10 @@ LAYERS = {
     "zamba2": {"layers_block_type": ["mamba", "hybrid"]},
     "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"]},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "minimax": {"layer_types": ["full_attention", "linear_attention"]},
+    "nemotron_h": {"layers_block_type": ["mamba", "attention"]},
+    "qwen3_next": {"layer_types": ["linear_attention", "full_attention"]},
 }
 """Of models of two layers, where the kind says what each of them is."""
 
@@ -174,21 +183,71 @@ def test_the_context_of_a_steady_model_is_its_own(name, tmp_path):
     assert policy.context in {512, 2**31}
 
 
-@pytest.mark.parametrize("name", ["glm4_moe", "deepseek_v3", "laguna"])
-def test_an_adapter_of_a_mixture_of_experts_opens_again(name, tmp_path):
-    lora = LoraSection(rank=2, alpha=4)
-    policy = opened(made(tmp_path / "base", name), lora=lora)
-    if name != "laguna":  # whose shared experts peft saves under one name and looks for under another
-        assert re.match(r"\d+ linear layers \(model\.layers\.0\.mlp\.", policy.engine["without_adapters"])
+ADAPTED = [
+    "qwen3_moe",  # experts in one tensor, which peft names in target_parameters
+    "falcon_h1",  # attention and a state in one layer; layers that peft refuses
+    "gemma3",  # with a vision tower
+    "laguna",  # whose shared experts peft saves under one name and looks for under another
+]
+MORE = [
+    *("llama", "gpt2", "mistral", "qwen2", "qwen3", "phi3", "olmo3", "smollm3", "gemma2", "gemma3_text", "bloom"),
+    *("gpt_neo", "lfm2", "bamba", "zamba2", "granitemoehybrid", "qwen3_5_text", "jamba", "nemotron_h"),
+    *("mixtral", "glm4_moe", "deepseek_v2", "deepseek_v3", "qwen2_moe", "qwen3_next", "olmoe", "phimoe", "gpt_oss"),
+    *("lfm2_moe", "llama4_text", "dbrx", "ernie4_5_moe"),
+]
+
+
+@pytest.mark.parametrize("name", [*ADAPTED, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
+def test_an_adapter_opens_again_as_its_run_and_as_its_directory_say(name, tmp_path):
+    """eval, export, serve and a teacher take what the directory says; a second run what the first one's recipe said."""
+    asked = LoraSection(rank=2, alpha=4)
+    policy, adapter = opened(made(tmp_path / "base", name), lora=asked), str(tmp_path / "adapter")
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in policy.trainable().values():
-            weight.add_(0.1)
+            weight.add_(0.1 * torch.randn(weight.shape, generator=generator))
+    answers = drawn(policy, ["abc"], Sampling(max_tokens=10), copies=2)
     policy.save(tmp_path / "adapter", {})
-    again = opened(tmp_path / "adapter", lora=lora).trainable()
-    assert set(again) == set(policy.trainable())
-    assert all(torch.equal(weight, again[name]) for name, weight in policy.trainable().items())
+    for lora in (asked, adapter_settings(adapter)):
+        again = opened(adapter, lora=lora)
+        assert again.trainable().keys() == policy.trainable().keys()
+        assert all(torch.equal(weight, again.trainable()[name]) for name, weight in policy.trainable().items())
+        assert torch.equal(again.score(answers).logprobs, policy.score(answers).logprobs)
+
+
+def test_the_targets_of_an_adapter_are_compared_with_those_that_are_asked_for(tmp_path):
+    lora = LoraSection(rank=2, alpha=4)
+    policy = opened(made(tmp_path / "base", "glm4_moe"), lora=lora)
+    assert re.match(r"\d+ linear layers \(model\.layers\.0\.mlp\.", policy.engine["without_adapters"])
+    policy.save(tmp_path / "adapter", {})
+    own = adapter_settings(str(tmp_path / "adapter")).targets
+    assert opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": own[::-1]})).adapter is not None
     with pytest.raises(ModelError, match=r"is on other layers than model\.lora\.targets asks for"):
         opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": ["o_proj"]}))
+
+
+@pytest.mark.parametrize("modules", [[], None, ["q_proj"], r".*\.(q|v)_proj"], ids=str)
+def test_a_foreign_adapter_on_parameters_opens_as_it_is(modules, tmp_path):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    base = made(tmp_path / "base", "mixtral")
+    config = LoraConfig(
+        r=2, lora_alpha=4, target_modules=modules, target_parameters=["mlp.experts.down_proj"], task_type="CAUSAL_LM"
+    )
+    theirs = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=generator) * weight.requires_grad)
+    theirs.save_pretrained(tmp_path / "adapter")
+    if modules is None:  # as other versions of peft write it
+        said = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+        (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps({**said, "target_modules": None}))
+    policy = opened(tmp_path / "adapter", lora=adapter_settings(str(tmp_path / "adapter")))
+    answers = drawn(policy, ["abc"])
+    assert torch.allclose(policy.score(answers).logprobs, by_transformers(theirs, answers), atol=1e-4)
+    assert not torch.allclose(policy.score(answers).logprobs, opened(base).score(answers).logprobs, atol=1e-2)
 
 
 def test_a_cache_that_copies_rows_in_another_way_is_asked_in_that_way(tmp_path):
@@ -252,3 +311,37 @@ def test_a_pack_is_tried_past_every_window_that_a_config_names(tmp_path):
     assert torch.allclose(scored, torch.cat([torch.from_numpy(each.logprobs) for each in answers]), atol=1e-4)
     plain = opened(made(tmp_path / "global", "gpt_neo", attention_types=[[["global"], 2]]))
     assert plain.engine["scoring"] == "packed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["qwen3_moe", "falcon_h1"])
+def test_what_a_run_with_adapters_saves_is_taken_by_every_command(name, tmp_path, plumbline, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made(tmp_path / "base", name)
+    recipe = {
+        "name": "first",
+        "model": {"name": str(tmp_path / "base"), "dtype": "float32", "lora": {"rank": 2, "alpha": 4}},
+        "task": {"name": "tests.toy:open_toy"},
+        "sft": {"epochs": 1, "batch_size": 6},
+        "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 4, "beta": 0.1},
+        "sampling": {"max_tokens": 8},
+        "evaluation": {"limit": 2},
+    }
+
+    def run(**changes):
+        (tmp_path / "recipe.yaml").write_text(json.dumps({**recipe, **changes}))
+        code, _, error = plumbline("run", tmp_path / "recipe.yaml")
+        assert code == 0, error
+
+    run()
+    shutil.copytree("runs/first/models/rl", tmp_path / "shared")
+    adapter = str(tmp_path / "shared")
+    assert plumbline("eval", "runs/first/models/rl", "--split", "test", "--limit", "2")[0] == 0
+    assert plumbline("export", adapter, "--out", tmp_path / "adapter", "--kind", "adapter", "--base", "a/b")[0] == 0
+    code, _, error = plumbline("export", adapter, "--out", tmp_path / "merged", "--kind", "merged")
+    assert (code, "fix: export it with --kind adapter" in error) == ((1, True) if name == "qwen3_moe" else (0, False))
+    assert open_models({"shared": adapter}, ModelOptions(), Silent())
+    del recipe["sft"]
+    recipe["task"]["options"] = {"size": 14}
+    run(name="second", model={**recipe["model"], "name": adapter})
+    run(name="third", model={"name": str(tmp_path / "base")}, rl={**recipe["rl"], "teacher": {"model": adapter}})

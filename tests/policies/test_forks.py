@@ -111,6 +111,24 @@ def test_who_stops_asking_leaves_no_process(family_folders, two_processes):
     assert len(sampled(policy, CHATS, 1, LAWS["autoregressive"], 0)) == 4
 
 
+def test_there_may_be_more_pieces_than_a_pipe_has_room_for(two_processes):
+    """Each is done once; those that yield nothing cost a pass through the pipe alone."""
+    count, last = 20_000, [19_998, 19_999]
+
+    def ended(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, ended)
+    signal.alarm(120)  # a process that waits for room would wait for ever
+    try:
+        found = list(forks.forked([lambda n=n: [n] * (n in last) for n in range(count)], 2))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert sorted(found) == last
+    assert not any(map(alive, two_processes))
+
+
 def test_a_process_dies_with_its_parent(tmp_path):
     born = tmp_path / "born"
 

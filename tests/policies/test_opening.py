@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import pickle
 import shutil
 import struct
@@ -20,6 +21,7 @@ from plumbline.policies.export.export import Export, export
 from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.pretrained.chat import CHATML
 from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.policies.saved import check_source
 from plumbline.recipe import LoraSection, ModelSection, TinySection, options_of
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent
@@ -540,6 +542,57 @@ def test_an_index_of_an_earlier_model_is_not_read(copy):
     index = {"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}
     (copy / "model.safetensors.index.json").write_text(json.dumps(index))
     assert opened(copy).chat.prompt(CHAT)
+
+
+SHARD = "model-00001-of-00001.safetensors"
+TWICE = {
+    "two formats": (["pytorch_model.bin"], None, "model.safetensors is read, and pytorch_model.bin is not"),
+    "shards of another model": ([SHARD], SHARD, f"model.safetensors is read, and {SHARD} is not"),
+    "under other names": (["other.safetensors"], "other.safetensors", "and other.safetensors is not"),
+    "a file beside the index's": ([SHARD], "model.safetensors", f"model.safetensors is read, and {SHARD} is not"),
+    "no index": ([SHARD], None, f"model.safetensors is read, and {SHARD} is not"),
+    "an adapter": (["adapter_model.safetensors"], None, "and adapter_model.safetensors is not"),
+}
+
+
+@pytest.mark.parametrize("case", TWICE)
+@pytest.mark.parametrize("newer", [True, False])
+def test_weights_beside_those_that_are_read_are_named(copy, case, newer):
+    files, indexed, said = TWICE[case]
+    for name in files:
+        shutil.copy(copy / "model.safetensors", copy / name)
+        os.utime(copy / name, (time := (copy / "model.safetensors").stat().st_mtime + (9 if newer else -9), time))
+    if indexed is not None:
+        weights = load_file(copy / "model.safetensors")
+        index = {"metadata": {}, "weight_map": dict.fromkeys(weights, indexed)}
+        (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.warns(UserWarning, match="more than one set of weights") as found:
+        check_source(str(copy))
+    assert said in str(found[0].message)
+    assert ("which is newer" in str(found[0].message)) == newer
+
+
+def test_an_adapter_beside_a_whole_model_is_what_is_read_and_says_so(adapter_on_two, copy):
+    for file in adapter_on_two.iterdir():
+        shutil.copy(file, copy / file.name)
+    with pytest.warns(UserWarning, match=r"adapter_model\.safetensors is read, and model\.safetensors is not"):
+        policy = opened(copy, lora=LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"]))
+    assert policy.adapter is not None
+
+
+@pytest.mark.filterwarnings("error")
+def test_weights_in_shards_and_an_adapter_alone_are_one_set(adapter_on_two, copy):
+    (copy / "model.safetensors").rename(copy / SHARD)
+    weights = load_file(copy / SHARD)
+    index = {"metadata": {}, "weight_map": dict.fromkeys(weights, SHARD)}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    check_source(str(copy))
+    check_source(str(adapter_on_two))
+    shutil.copytree(adapter_on_two, copy, dirs_exist_ok=True)
+    for damaged in ([], {"a": []}, "x" * 300, {"a": "x" * 300}):
+        (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": damaged}))
+        with pytest.raises(UserWarning, match=SHARD):
+            check_source(str(copy))
 
 
 # -- LLaDA's config ---------------------------------------------------------------------------------------------------

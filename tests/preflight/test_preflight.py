@@ -176,6 +176,11 @@ def pickles_only(plan):
     (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
 
 
+def weights_twice(plan):
+    folder = plan.own_model()
+    (folder / "pytorch_model.bin").write_bytes((folder / WEIGHTS).read_bytes())
+
+
 def no_tokenizer(plan):
     folder = plan.own_model()
     for path in (*folder.glob("tokenizer*"), *folder.glob("chat_template*"), *folder.glob("special*")):
@@ -313,6 +318,7 @@ PLANTED = [
     (another_template, "template", "warning"),
     (a_file_is_cut, "checkpoint", "fatal"),
     (pickles_only, "checkpoint", "warning"),
+    (weights_twice, "checkpoint", "warning"),
     (no_tokenizer, "checkpoint", "fatal"),
     (few_to_evaluate, "evaluation-size", "warning"),
     (rows_in_order, "strata", "warning"),

@@ -23,6 +23,8 @@ from typing import Any
 from plumbline.errors import EngineError
 
 TICKET = struct.Struct("i")
+"""The number of the next piece of work. A pipe holds one, which each process takes and puts back raised by one: a pipe
+has no room for the numbers of 16,385 pieces."""
 PR_SET_PDEATHSIG = 1
 """Of prctl(2): the signal that a process gets when its parent is gone."""
 _spent = [0.0]
@@ -50,11 +52,10 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
         RuntimeError: the system took one to have its memory, in words that `memory.is_full` knows.
         Exception: what a piece of work raised.
     """
-    tickets, filled = os.pipe()
+    tickets = os.pipe()
     children: dict[Connection, int] = {}
     try:
-        os.write(filled, b"".join(TICKET.pack(number) for number in range(len(works))))
-        os.close(filled)
+        os.write(tickets[1], TICKET.pack(0))
         for _ in range(min(processes, len(works))):
             mine, theirs = Pipe(duplex=False)
             with warnings.catch_warnings():
@@ -82,7 +83,8 @@ def forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> Iter
                 else:
                     yield result
     finally:
-        os.close(tickets)
+        for end in tickets:
+            os.close(end)
         for connection, child in children.items():
             connection.close()
             _ended(child, killed=True)
@@ -101,16 +103,23 @@ def _ended(child: int, *, killed: bool) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _work(works: Sequence[Callable[[], Iterable[Any]]], tickets: int, connection: Connection) -> None:
-    """In the child: take tickets until there are none, send what comes of them, and end without the parent's exits."""
+def _next(tickets: tuple[int, int]) -> int:
+    """The number of a piece of work that no other process has taken."""
+    (number,) = TICKET.unpack(os.read(tickets[0], TICKET.size))
+    os.write(tickets[1], TICKET.pack(number + 1))
+    return int(number)
+
+
+def _work(works: Sequence[Callable[[], Iterable[Any]]], tickets: tuple[int, int], connection: Connection) -> None:
+    """In the child: take pieces until there are none, send what comes of them, and end without the parent's exits."""
     import torch
 
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         torch.set_num_threads(1)
-        while ticket := os.read(tickets, TICKET.size):
-            for result in works[TICKET.unpack(ticket)[0]]():
+        while (number := _next(tickets)) < len(works):
+            for result in works[number]():
                 connection.send(("result", result))
         connection.send(("done", None))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it

@@ -44,6 +44,12 @@ def log_prob(scores_rl: Tensor, order_rn: Tensor) -> Tensor:
     return picked_rn.masked_fill(order_rn < 0, 0.0).sum(1)
 
 
+def even_log_prob(eligible: Tensor, chosen: Tensor) -> Tensor:
+    """Log-probability [R] of one set of so many `chosen` of so many `eligible` places: -log C(m, n), in float64."""
+    m, n = eligible.double(), chosen.double()
+    return -(torch.lgamma(m + 1) - torch.lgamma(n + 1) - torch.lgamma(m - n + 1))
+
+
 def divergence(scores_rl: Tensor, other_rl: Tensor, order_rn: Tensor) -> Tensor:
     """KL [R] from the law of some scores to that of others: of each pick in turn, given the picks made before it.
 

@@ -39,7 +39,7 @@ class Terms:
     """The log-probabilities of recorded choices under some weights, flat, and whose they are.
 
     The order is that of `Trajectory.logprobs`: trajectory by trajectory, step by step, a step's tokens and then the
-    choice of its positions where the model had a say in it.
+    choice of its positions where one was made.
 
     Example: two trajectories of one step with 2 and 1 tokens give logprobs [3], owner [0, 0, 1] and step [0, 0, 1].
     """

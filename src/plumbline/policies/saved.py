@@ -1,13 +1,15 @@
 """What stands in a model directory, and what it says about how its weights are used, without loading them."""
 
 import json
+import re
 import struct
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from plumbline.config.imports import note_file
-from plumbline.errors import ModelError
+from plumbline.errors import ModelError, visible
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
@@ -26,6 +28,8 @@ SIZES = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "vocab_size", "num_labels"), 2**26),
 }
 """Keys of a config.json that are sizes, and what none of them exceeds: a model is made of them before it is loaded."""
+WEIGHTS = re.compile(r"model[\w.-]*\.safetensors|pytorch_model[\w.-]*\.bin|adapter_model\.(safetensors|bin)")
+ONE_SET = "move away what is not meant"
 WINDOWS = ("sliding_window", "window_size", "attention_window_size", "attention_chunk_size", "local_attention")
 
 
@@ -62,6 +66,8 @@ def check_source(source: str, *, whole: bool = True) -> None:
         saved_settings(source)
         if whole and (fault := find_fault(path)):
             raise ModelError(fault, AGAIN)
+        if whole and (unread := find_unread(path)):
+            warnings.warn(f"{unread}: {ONE_SET}", stacklevel=1)
         if base is None:
             check_config(read_object(path / "config.json"), str(path / "config.json"))
         elif is_adapter(base):
@@ -129,6 +135,26 @@ def find_fault(folder: Path) -> str:
     if lost := sorted(named.keys() - held.keys()):
         return f"{folder}: {len(lost)} weights of its index are in no file, for example {lost[0]}"
     return ""
+
+
+def find_unread(folder: Path) -> str:
+    """What weights stand beside those that are read, in words; empty where none do."""
+    inside = {file.name for file in folder.iterdir() if file.is_file()}
+    sets = [{str(_config(folder).get("transformers_weights"))}]
+    if is_adapter(folder):
+        sets += [{"adapter_model.safetensors"}, {"adapter_model.bin"}]
+    for single, index in INDICES.items():
+        files = read_object(folder / index).get("weight_map") if index in inside else None
+        named = set(map(str, files.values())) if isinstance(files, dict) else set[str]()
+        sets += [named, {single}] if single in named else [{single}, named]
+    there = [found for each in sets if (found := each & inside)]
+    unread = {*filter(WEIGHTS.fullmatch, inside)}.union(*there) - set().union(*there[:1])
+    if not there or not unread:
+        return ""
+    last, other = (max((folder / file).stat().st_mtime for file in files) for files in (there[0], unread))
+    read, beside = (", ".join(sorted(files)[:3]) for files in (there[0], unread))
+    age = ", which is newer" if other > last else ""
+    return visible(f"{folder} holds more than one set of weights: {read} is read, and {beside} is not{age}")
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -291,7 +317,8 @@ def adapter_settings(source: str) -> LoraSection:
     path = Path(source) / ADAPTER
     values = read_object(path)
     try:
-        return LoraSection(rank=values["r"], alpha=values["lora_alpha"], targets=values["target_modules"])
+        targets = values["target_modules"]  # none where it has target_parameters alone
+        return LoraSection(rank=values["r"], alpha=values["lora_alpha"], targets=[] if targets is None else targets)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"{path} is damaged, or of an adapter that is no LoRA: {str(error).splitlines()[0]}",

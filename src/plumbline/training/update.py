@@ -422,9 +422,14 @@ class _Batch:
         return partial(self.policy.batches, [view.trajectory for view in self.views])
 
     def hinted(self, indices: Sequence[int]) -> list[Trajectory]:
-        """Views as the teacher, or the reference, is given them."""
-        pairs = [(self.views[index].trajectory, self.credited[index].teacher_prompt) for index in indices]
-        return [each if prompt is None else replace(each, prompt=prompt) for each, prompt in pairs]
+        """Views as the teacher, or the reference, is given them: later turns of an episode after their own prompts."""
+        found = []
+        for index in indices:
+            each, of = self.views[index].trajectory, self.credited[index]
+            is_first = each.prompt.tobytes() == of.prompt
+            told = of.teacher_prompt if is_first else None
+            found.append(each if told is None else replace(each, prompt=told))
+        return found
 
     def pair(self, now: Sequence[Tensor]) -> float:
         """Weigh the answers of pairs by their log-probabilities `now`; the mean margin."""

@@ -4,6 +4,7 @@ A context is a list of (token, position, indices that it sees). No cache, no pac
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,7 +109,9 @@ def _rounds(model, state, law, width, counts, length):
         if law.selector == "random" and list(order) != sorted(order):
             continue
         choice = None
-        if not chosen_all and law.selector == "plackett_luce":
+        if not chosen_all and law.selector == "random":
+            choice = torch.tensor(-math.log(math.comb(len(empty), count)), dtype=model.dtype)
+        elif not chosen_all:
             choice = sum(
                 scores[slot] - torch.stack([scores[other] for other in empty if other not in order[:rank]]).logsumexp(0)
                 for rank, slot in enumerate(order)

@@ -3,12 +3,14 @@
 import itertools
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
 from plumbline.api import _chi_square_p, _key, check_policy, sampled
+from plumbline.errors import RecipeError
 from plumbline.policies import plackett_luce
 from plumbline.policies.slots.options import SlotSampling
 from tests.policies.slots.models import PROMPT, A
@@ -24,6 +26,7 @@ LAWS = {
     "nucleus": (replace(LAW, top_p=0.8, temperature=1.5), [1, 1]),
     "sure of places": (replace(LAW, position_temperature=0.05), [1, 1]),
     "three slots": (replace(LAW, max_tokens=6), [1, 2]),
+    "three slots evenly": (replace(LAW, max_tokens=6, selector="random"), [1, 2]),
 }
 
 
@@ -39,11 +42,6 @@ def totals(policy, trajectories):
     return terms.logprobs.new_zeros(len(trajectories)).index_add(0, terms.owner, terms.logprobs)
 
 
-def ways(law):
-    """In how many equally likely ways an even choice could have gone."""
-    return 2 if law.selector == "random" else 1
-
-
 @pytest.mark.parametrize("name", LAWS)
 def test_the_scorer_is_the_oracle_and_sums_to_one(exact, name):
     law, counts = LAWS[name]
@@ -52,7 +50,7 @@ def test_the_scorer_is_the_oracle_and_sums_to_one(exact, name):
         found = totals(exact, trajectories)
     torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
     # The filters' support is found in either code by its own comparison of rounded numbers.
-    assert found.exp().sum().item() / ways(law) == pytest.approx(1, abs=1e-12 if law.top_p == 1 else 1e-9)
+    assert found.exp().sum().item() == pytest.approx(1, abs=1e-12 if law.top_p == 1 else 1e-9)
 
 
 def test_tokens_alone_do_not_sum_to_one(exact):
@@ -68,9 +66,7 @@ def test_tokens_alone_do_not_sum_to_one(exact):
 def test_the_sampler_draws_the_oracles_law(policy, name):
     law, counts = LAWS[name]
     trajectories, wanted = listed(policy, law, counts)
-    chances = dict(
-        zip((_key([one]) for one in trajectories), (wanted.double().exp() / ways(law)).tolist(), strict=True)
-    )
+    chances = dict(zip((_key([one]) for one in trajectories), wanted.double().exp().tolist(), strict=True))
     (drawn,) = sampled(policy, [PROMPT], DRAWS, law, seed=3)
     counted = Counter(_key([one]) for one in drawn)
     assert set(counted) <= set(chances)
@@ -78,6 +74,37 @@ def test_the_sampler_draws_the_oracles_law(policy, name):
     assert (scored.logprobs - scored.recorded).abs().max() < 1e-5
     observed = np.array([counted[key] for key in chances], dtype=float)
     assert _chi_square_p(observed, DRAWS * np.array(list(chances.values())), DRAWS) > 1e-3
+
+
+@pytest.mark.parametrize("selector", get_args(SlotSampling.__annotations__["selector"]))
+def test_both_laws_hold_under_every_selector_or_it_says_that_it_has_none(policy, selector):
+    law = replace(LAW, selector=selector)
+    if not policy.exact(law):
+        with pytest.raises(RecipeError):
+            check_policy(policy, PROMPT, law, draws=10)
+        return
+    laws = check_policy(policy, PROMPT, law, draws=DRAWS)
+    assert laws.gap < 1e-5
+    assert laws.chi_square_p > 1e-3
+    assert laws.mass == pytest.approx(1, abs=0.01)
+
+
+def test_an_even_choice_moves_no_weight(exact):
+    """Its term is a number: loss and gradient are those of the tokens alone, and its divergence is none."""
+    exact.keep_reference()
+    (drawn,) = sampled(exact, [PROMPT], 6, LAWS["three slots evenly"][0], seed=0)
+    bare = [replace(each, steps=tuple(replace(step, selection=None) for step in each.steps)) for each in drawn]
+    with torch.no_grad():
+        for weight in exact.trainable().values():
+            weight.mul_(1.1)
+    whole, tokens = (exact.score(each, divergence=True) for each in (drawn, bare))
+    assert int(whole.selection.sum()) == len(drawn)
+    torch.testing.assert_close(whole.logprobs[~whole.selection], tokens.logprobs)
+    torch.testing.assert_close(whole.divergence, tokens.divergence)
+    found, wanted = (
+        torch.autograd.grad(terms.logprobs.sum(), list(exact.trainable().values())) for terms in (whole, tokens)
+    )
+    assert all(torch.allclose(one, other, atol=1e-9) for one, other in zip(found, wanted, strict=True))
 
 
 def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):

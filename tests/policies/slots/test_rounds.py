@@ -1,5 +1,6 @@
 """Packed scoring against the rollout it stands for; what must change nothing; how rounds and answers end."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +53,8 @@ def by_definition(model, trajectory, law, width):
             found += [row[token] for row, token in zip(rows, tokens, strict=True)]
             whole = [*tokens, *[END] * (width - len(tokens))]
             new = behind(new, whole, at[slot], range(len(context)))
+        if step.selection is not None and law.selector == "random":
+            choice = choice.new_tensor(-math.log(math.comb(len(empty), len(empty) - len(scores))))
         if step.selection is not None:
             found.append(choice)
         context = new

@@ -10,7 +10,16 @@ from plumbline.checks.refusals import TaskData
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies.options import HidingModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, is_gguf
-from plumbline.policies.saved import ADAPTER, TOKENIZERS, find_fault, has_tokenizer, is_adapter, pickles
+from plumbline.policies.saved import (
+    ADAPTER,
+    ONE_SET,
+    TOKENIZERS,
+    find_fault,
+    find_unread,
+    has_tokenizer,
+    is_adapter,
+    pickles,
+)
 from plumbline.records import Example
 from plumbline.seeds import derive
 from plumbline.storage import read_object, read_text
@@ -165,6 +174,9 @@ def _weights(folder: Path) -> Iterator[Finding]:
         causes = ("an old checkpoint, or one that a training loop wrote",)
         fix = "save it as safetensors (model.save_pretrained) where you trust it, and use that"
         yield Finding("warning", f"{what}them", evidence={"files": pickled}, causes=causes, fix=fix)
+    elif unread := find_unread(folder):
+        causes = ("weights that were saved into the folder of others, or the same ones in two formats",)
+        yield Finding("warning", unread, evidence={"folder": str(folder)}, causes=causes, fix=ONE_SET)
 
 
 def _broken(what: str, folder: Path) -> Finding:

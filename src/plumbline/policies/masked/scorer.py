@@ -292,7 +292,7 @@ def free_log_prob(eligible_sl: Tensor, chosen_sl: Tensor, pieces: Sequence[Slice
     """
     m, n = eligible_sl.sum(1).double(), chosen_sl.sum(1).double()
     if sampling.selector == "random":
-        return -(torch.lgamma(m + 1) - torch.lgamma(n + 1) - torch.lgamma(m - n + 1)).float()
+        return plackett_luce.even_log_prob(m, n).float()
     share = torch.tensor([1.0 if piece.last else piece.share for piece in pieces], dtype=torch.float64)
     left = torch.where(share < 1, (m - n) * torch.log1p(-share), torch.zeros_like(share))
     return (n * share.log() + left).float()

@@ -31,6 +31,7 @@ from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, s
 from plumbline.policies.saved import (
     ADAPTER,
     adapter_base,
+    adapter_settings,
     check_config,
     check_source,
     has_tokenizer,
@@ -145,13 +146,14 @@ def load(
     if is_adapter(source):
         _try_patterns(model, source)
         wanted = None
-        if section.lora is not None:
+        if section.lora is not None and _names(section.lora.targets) != _names(adapter_settings(source).targets):
             asked = _with_lora(model, section.lora, seed, empty=True)
             wanted = adapted(model)
             asked.unload()
         adapter = _adapter(model, source)
         check_finite(model, source)
-        # The layers that the adapter has, against those that peft chooses for what the recipe asks for.
+        # The layers that the adapter has, against those that peft chooses for what the recipe asks for. Its own names
+        # are not asked for: they are not all that peft chose by.
         if wanted is not None and (odd := sorted(wanted ^ adapted(model))):
             raise ModelError(
                 f"the adapter in {source} is on other layers than model.lora.targets asks for: {len(odd)} differ "
@@ -444,6 +446,10 @@ def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+
+def _names(targets: str | list[str]) -> set[str]:
+    return {targets} if isinstance(targets, str) else {*targets}
 
 
 def _with_lora(model: Any, section: LoraSection, seed: int, *, empty: bool = False) -> Any:

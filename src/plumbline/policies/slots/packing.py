@@ -45,6 +45,8 @@ class Grid:
     """k."""
     blocks: int
     rounds: int
+    even: bool = False
+    """Whether each round's slots are chosen evenly, as a set in which the model has no say."""
 
     @classmethod
     def of(cls, sampling: SlotSampling, width: int) -> "Grid":
@@ -72,7 +74,7 @@ class Grid:
                 f"{sampling.steps} rounds do not fit {slots} slots in {sampling.blocks} blocks",
                 f"set sampling.steps to a multiple of sampling.blocks, at most {slots}",
             )
-        return cls(slots, width, sampling.blocks, sampling.steps)
+        return cls(slots, width, sampling.blocks, sampling.steps, sampling.selector == "random")
 
     def counts(self) -> list[int]:
         """Slots that each round fills: as even as whole numbers allow, and the same in every block."""
@@ -203,7 +205,7 @@ class _Layout:
         self.targets: list[int] = []
         self.step: list[int] = []  # of each term, counted over the pack
         self.choices: list[tuple[int, list[int], list[int]]] = []
-        """Step, queries [m] and chosen columns [n] of each choice in which the model had a say."""
+        """Step, queries [m] and chosen columns [n] of each choice; nothing is asked of an even one."""
         self.prompts = self.branches = self.steps = 0
         self.start = 0  # the position of the canvas's first place
 
@@ -258,11 +260,12 @@ class _Layout:
         chosen = step.positions[step.positions % width == 0] // width  # every slot's first token is drawn
         columns = np.searchsorted(open_slots, chosen)
         assert np.array_equal(open_slots[columns], chosen)
-        asked = len(open_slots) if step.selection is not None else int(columns.max()) + 1
+        asked = len(open_slots) if step.selection is not None and not self.grid.even else int(columns.max()) + 1
         places = (open_slots[:asked, None] * width + np.arange(width)).ravel()[: (asked - 1) * width + 1].tolist()
         masks = self._add_tokens([self.mask_id] * len(places), places, number, MASKS)
         if step.selection is not None:
-            self.choices.append((index, [masks + column * width for column in range(asked)], columns.tolist()))
+            queries = [0 if self.grid.even else masks + column * width for column in range(len(open_slots))]
+            self.choices.append((index, queries, columns.tolist()))
         for slot, column in zip(chosen.tolist(), columns.tolist(), strict=True):
             drawn = step.tokens[step.positions // width == slot].tolist()
             tokens = drawn[:-1] if whole is None else whole[slot * width : (slot + 1) * width].tolist()
@@ -294,7 +297,7 @@ class SlotPack:
     mask: Tensor  # [1, 1, T, T], bool: may attend
     predictors: Tensor  # [N]: the packed token whose hidden state predicts each term
     targets: Tensor  # [N]
-    queries: Tensor  # [B, m]: the masks that were asked in a choice; 0 where there is none
+    queries: Tensor  # [B, m]: the masks that were asked in a choice; 0 where there is none, and of an even one
     there: Tensor  # [B, m], bool
     chosen: Tensor  # [B, n]: columns of `queries`, in order; -1 behind the end
     step: Tensor  # [N + B]: the step of each term, counted over the pack; tokens first, then choices

@@ -4,7 +4,8 @@ Letters in shapes: N terms, P prompts, G copies, L places of the canvas.
 
 The model is a causal one that was trained on slots in any order (ReFusion, Li et al. 2025, arXiv:2512.13586). A
 trajectory is a sequence of rounds (`sampler`); a round's terms are the tokens that it drew and its ordered choice of
-slots. All of the randomness that depends on the weights is in the terms, so the log-probability is exact.
+slots (of an even one a number without a gradient). All of the randomness is in the terms, so the log-probability is
+exact.
 
 The paper's deterministic decoding (`selector: threshold`) is there for evaluation; it cannot be scored.
 """
@@ -237,7 +238,10 @@ def log_probs(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:
     tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, law)
     if len(packed.queries) == 0:
         return tokens[packed.order]
-    chosen = plackett_luce.log_prob(_scores(packed, laws, law), packed.chosen)
+    if law.selector == "random":
+        chosen = plackett_luce.even_log_prob(packed.there.sum(1), (packed.chosen >= 0).sum(1))
+    else:
+        chosen = plackett_luce.log_prob(_scores(packed, laws, law), packed.chosen)
     return torch.cat([tokens, chosen.to(tokens.dtype)])[packed.order]
 
 
@@ -249,11 +253,11 @@ def divergences(packed: SlotPack, laws: PackLaws, other: PackLaws, law: SlotSamp
     KL of the trajectories (the chain rule; a test enumerates it).
     """
     each = divergence(laws[0], other[0], law)
-    if len(packed.queries):
+    if len(packed.queries) and law.selector != "random":
         scores, others = _scores(packed, laws, law), _scores(packed, other, law)
         of_choice = plackett_luce.divergence(scores, others, packed.chosen)
         each = torch.cat([each, of_choice.to(each.dtype)])
-    return each.new_zeros(packed.num_steps).index_add(0, packed.step, each)
+    return each.new_zeros(packed.num_steps).index_add(0, packed.step[: len(each)], each)
 
 
 def _scores(packed: SlotPack, laws: PackLaws, law: SlotSampling) -> Tensor:

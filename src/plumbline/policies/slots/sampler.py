@@ -148,7 +148,9 @@ class Rollout:
             return torch.arange(count, device=self.device).expand(rows, -1), None
         uniforms = self.plan_uniforms[:, number, :open_slots]
         if self.sampling.selector == "random" and not self.sampling.greedy:
-            return plackett_luce.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values, None
+            columns_rn = plackett_luce.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values
+            sizes = torch.tensor([[open_slots], [count]]).expand(-1, rows)
+            return columns_rn, plackett_luce.even_log_prob(*sizes)
         law = Sampling() if self.sampling.greedy else self.sampling
         scores_rm = largest_log_prob(self._laws(hidden_rmh.flatten(0, 1)), law).view(rows, open_slots)
         if self.sampling.greedy:
