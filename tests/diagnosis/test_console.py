@@ -113,6 +113,17 @@ def verl(step: int, **values: object) -> str:
     return f"\x1b[36m(TaskRunner pid=386)\x1b[0m step:{step} - {items} - timing_s/step:62.0 [repeated 3x]"
 
 
+@pytest.mark.parametrize("scale", ["1e999999", "-1e99999999999999999999", "-.e", "nan"])
+@pytest.mark.parametrize("number", ["1e9999", "-inf", "nan", "0.5"])
+def test_a_number_of_verl_beyond_every_exponent_is_left_out(tmp_path: Path, scale: str, number: str) -> None:
+    lines = [verl(step, critic__score__mean=step / 10) for step in range(1, 6)]
+    lines[2] += f" - critic/kl({scale}):{number} - actor/entropy:0.5"
+    history = the_one(write(tmp_path, *lines))
+    assert history["reward"].steps.tolist() == [1, 2, 3, 4, 5]
+    assert history["entropy"].steps.tolist() == [3]
+    examine(history, CHECKS)
+
+
 def test_verl(tmp_path: Path) -> None:
     """Colours and a prefix; an evaluation of the same step; a step that was made again counts as it was last."""
     lines = ["(TaskRunner pid=386) {'actor_rollout_ref': {'actor': {'optim': {'lr': 1e-06}}}}"]

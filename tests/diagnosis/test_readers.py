@@ -20,6 +20,7 @@ import yaml
 from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.readers.protobuf import as_float
 from plumbline.checks.diagnosis.readers.rows import our_name
 from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
@@ -247,6 +248,26 @@ def test_a_block_that_ends_close_behind_a_record(tmp_path, left):
     history = read(tmp_path)
     assert history["loss"].steps.tolist() == list(range(1, 31))
     assert history.skipped == 0
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "9" * 5000, "1e400", "-1e308", "NaN", '"1_0"', '"x"', "null"])
+def test_numbers_beyond_every_float_are_no_end_of_a_check(tmp_path, value, recwarn):
+    rows = [
+        {"_step": str(step), "train/grad_norm": "0.5", "train/reward": value if step == 7 else f"{step / 100}"}
+        for step in range(1, 31)
+    ]
+    rows = [logged_row(**row, **{"train/loss": value}) for row in rows]
+    setting = b"".join(field(1, field(1, key) + field(16, value.encode())) for key in (b"max_grad_norm", b"beta"))
+    (tmp_path / "run-a.wandb").write_bytes(framed([field(5, setting), *rows]))
+    with suppress(DataError):  # no row was left
+        list(shown([examine(read(tmp_path), CHECKS)], verbose=True))
+    assert not recwarn.list
+
+
+def test_a_number_of_tensorboard_with_too_many_bits_is_damage():
+    with pytest.raises(ValueError, match="more bits"):
+        as_float(1 << 40, "f")
+    assert as_float(0x3F800000, "f") == as_float(0x3FF << 52, "d") == 1.0
 
 
 def test_a_history_of_an_old_offline_run(tmp_path):

@@ -1,6 +1,7 @@
 """A first recipe for rows and a reward function: what is written, what is said, and what a script for TRL becomes."""
 
 import json
+from contextlib import suppress
 
 import pytest
 import yaml
@@ -267,6 +268,78 @@ trainer = SFTTrainer(model=model, train_dataset=rows, args=SFTConfig(max_length=
 def test_a_script_that_says_nothing_is_an_error(place, text, message):
     with pytest.raises(RecipeError, match=message):
         read_script(script(place, text))
+
+
+HEX = "0x" + "f" * 5000
+STRANGE = [
+    *(
+        "a",
+        "c",
+        "3j",
+        "...",
+        'b"x"',
+        r'"\ud800"',
+        'f"{x}"',
+        "{1, 2}",
+        "x",
+        "1e999",
+        "-1e999",
+        HEX,
+        f"[{HEX}]",
+        f"f({HEX})",
+    ),
+    *(
+        "-" * 5000 + "1",
+        "a" + ".b" * 900,
+        "f" + "()" * 900,
+        "(" * 150 + ")" * 150,
+        "[" * 90 + "]" * 90,
+        "1" + "+1" * 2000,
+    ),
+    *("1e308", "[1, 3j]", '{"a": 3j}', r'"a\nb: c\x1b\0"', "-1", "0", '"3"', "None", "[]"),
+]
+"""Names of themselves, depth, and values that no recipe can hold or that mean nothing there."""
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda text: text[:12])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "LoraConfig(r=@, other=@), t.GRPOConfig(seed=@, learning_rate=@, unknown=@, run_name=@, report_to=@, **@)",
+        "t.GRPOConfig(num_train_epochs=@)",
+        "t.GRPOConfig(max_steps=@, num_generations=@, per_device_train_batch_size=@, gradient_accumulation_steps=@)",
+        "t.SFTConfig(num_train_epochs=@, max_length=@)",
+        "t.GRPOTrainer(@, [@], args=t.GRPOConfig())\nload_dataset(@, split=@).from_pretrained(@)\nif @: pass",
+    ],
+    ids=range(5),
+)
+def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, strange):
+    source = script(place, f"import trl as t\na = a\nc = d\nd = c\n{where.replace('@', strange)}\n")
+    path = place.folder / "strange.yaml"
+    path.unlink(missing_ok=True)
+    with suppress(RecipeError):
+        lines = start(started("m", "rows.jsonl", f"{place.module}:score", source, path))
+        assert max(map(len, lines)) < 400
+    assert not path.exists() or load(path).model.name == "m"
+
+
+def test_a_script_may_be_long_and_names_many_functions(place):
+    many = [f"f{number}" for number in range(2000)]
+    text = f"import trl\n{''.join(f'def {name}(): ...' + chr(10) for name in many)}config = trl.GRPOConfig()\n"
+    read = read_script(script(place, f"{text}trainer = trl.GRPOTrainer(reward_funcs=[{', '.join(many)}])\n"))
+    assert read.own == many
+    with pytest.raises(RecipeError, match="too large"):
+        read_script(script(place, text + "#" * 2**20))
+
+
+def test_columns_and_names_with_line_breaks_stay_in_their_lines(place):
+    names = ["a\nb", "a\x85b", "\x1b31m", "x #z", "\u202e"]
+    rows = [{"prompt": f"say {number}", **dict.fromkeys(names, str(number))} for number in range(20)]
+    (place.folder / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for number, name in enumerate(names):
+        _, values, text = begin(place, "form", f"odd{number}.yaml", data="odd.jsonl", gold=name, model=name)
+        assert values["model"]["name"] == name
+        assert len(text.splitlines()) <= 25
 
 
 # -- TRL's scale -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """The task jsonl: rows become examples, functions become rubrics, and what is wrong with either is said."""
 
+import datetime
 import json
 import math
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate
 from plumbline.evaluation.summary import detail, summarise
 from plumbline.reports.evaluation_output import detail_tables
 from plumbline.tasks import open_task
+from plumbline.tasks.jsonl.files import Foreign, _as_json
 from plumbline.tasks.task import Task, export
 from tests.jsonl.conftest import Workplace, sums
 
@@ -127,6 +130,58 @@ def test_malformed_rows_are_named(workplace, rows, options, message):
     workplace.functions("def score(completion):\n    return 0\n")
     with pytest.raises(DataError, match=message):
         workplace.open(**options).examples("train")
+
+
+NOON = datetime.datetime(2020, 2, 3, 12, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        (NOON.date(), "2020-02-03"),
+        (NOON, "2020-02-03T12:00:00+00:00"),
+        (NOON.time(), "12:00:00"),
+        (Decimal("1.50"), "1.50"),
+        ({"a": [NOON.date(), {"b": Decimal("1E+60")}]}, {"a": ["2020-02-03", {"b": "1E+60"}]}),
+        (2**64 - 1, 2**64 - 1),
+        (np.array([1.5, 2.0]), [1.5, 2.0]),
+        (b"x", Foreign("bytes")),
+        ({"bytes": b"x"}, Foreign("bytes")),
+        (math.nan, Foreign("a number that is not finite")),
+        ([math.inf], Foreign("a number that is not finite")),
+        ({NOON: 1}, Foreign("keys must be str, int, float, bool or None, not datetime.datetime")),
+    ],
+)
+def test_what_json_has_no_form_for_is_a_text_or_left_out_where_it_is_not_used(workplace, monkeypatch, value, held):
+    workplace.functions(
+        "def score(completion, answer):\n    return completion == answer\n"
+        "def needs(completion, when):\n    return 1.0\n"
+    )
+    assert _as_json(value) == held
+    rows = [(number, {**row, "when": _as_json(value)}) for number, row in enumerate(sums(), 1)]
+    monkeypatch.setattr("plumbline.tasks.jsonl.rows.read_rows", lambda _: iter(rows))
+    task, foreign = workplace.open(gold="answer"), isinstance(held, Foreign)
+    (example, *_) = task.examples("train")
+    assert ("when" in example.reference) == (not foreign)
+    assert task.judge(example, example.gold)[1].total == 1
+    assert any("when" in note for note in task.precheck(1)) == foreign
+    if isinstance(held, str):
+        assert workplace.open("needs", gold="at {when}").examples("train")[0].gold == f"at {held}"
+    for score, used in (("needs", {}), *(("score", {key: "when"}) for key in ("prompt", "gold", "stratum", "cluster"))):
+        if foreign:
+            with pytest.raises(DataError, match=f"column when holds {held.kind[:20]}"):
+                workplace.open(score, **used).examples("train")
+
+
+def test_columns_of_parquet_that_nobody_uses_need_not_be_json(workplace):
+    pytest.importorskip("datasets", reason="pip install '.[datasets]'")
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    more = {"day": NOON, "cost": Decimal("1.50"), "image": b"x", "odd": math.nan}
+    parquet.write_table(pa.Table.from_pylist([{**row, **more} for row in sums()]), "rows.parquet")
+    task = workplace.open(train="rows.parquet", gold="{answer} on {day} for {cost}")
+    (example, *_) = task.examples("train")
+    assert set(example.reference) == {*sums()[0], "day", "cost"}
+    assert example.gold == f"{example.reference['answer']} on 2020-02-03T12:00:00+00:00 for 1.50"
 
 
 @pytest.mark.parametrize(

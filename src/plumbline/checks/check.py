@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
+
 from plumbline.errors import UntrustedCodeError
 
 Level = Literal["fatal", "warning", "note"]
@@ -127,6 +129,7 @@ class Examination(Generic[C]):
         return any(finding.level == "fatal" for finding in self.findings)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of values near the largest float
 def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
     """Apply checks to a context."""
     findings: list[Finding] = []

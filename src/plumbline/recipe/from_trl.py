@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import RecipeError
-from plumbline.storage import SMALL, one_line, read_text
+from plumbline.storage import one_line, read_text
 
 CONFIGS = {"GRPOConfig": "rl", "SFTConfig": "sft"}
 """Which section of a recipe each configuration of TRL becomes."""
@@ -73,6 +73,11 @@ LORA = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
 SCHEDULES = ("constant", "constant_with_warmup", "cosine", "linear")
 LOADS = {"from_csv", "from_json", "from_parquet", "read_csv", "read_json", "read_parquet"}
 CHANGES = {"map", "filter", "rename_column", "rename_columns"}
+LARGEST = 2**20
+"""Bytes of a script. Its syntax tree has some thousand times as many."""
+LARGEST_NUMBER = 2**64
+LONGEST_SHOWN = 120
+"""Letters of a value or an expression in a note."""
 
 
 @dataclass
@@ -101,10 +106,13 @@ def read_script(path: Path) -> TrlScript:
     Raises:
         RecipeError: it cannot be read, is no Python, or builds neither a GRPOConfig nor an SFTConfig.
     """
+    text = read_text(path, RecipeError, LARGEST)
     try:
-        tree = ast.parse(read_text(path, RecipeError, SMALL))
-    except (SyntaxError, ValueError) as error:
-        raise RecipeError(f"{path} is no Python: {one_line(error)}", "give the script that trains with TRL") from error
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        deep = isinstance(error, MemoryError | RecursionError)
+        why = "it is nested too deeply" if deep else one_line(error)
+        raise RecipeError(f"{path} is no Python: {why}", "give the script that trains with TRL") from error
     try:
         return _Reader(tree, path).script()
     except (TypeError, ZeroDivisionError) as error:
@@ -116,10 +124,12 @@ def read_script(path: Path) -> TrlScript:
 class _Reader:
     def __init__(self, tree: ast.Module, path: Path) -> None:
         self.tree, self.path = tree, path
-        self.calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        nodes = [*ast.walk(tree)]
+        self.calls = [node for node in nodes if isinstance(node, ast.Call)]
+        self.functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         self.assigned: dict[str, list[ast.expr]] = {}
         self.imported: dict[str, str] = {}
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
@@ -156,35 +166,35 @@ class _Reader:
     def _named(self, name: str) -> Iterator[ast.Call]:
         return (call for call in self.calls if _name(call.func) == name)
 
-    def _value(self, node: ast.expr | None) -> Any:
-        """A constant, or a name that is assigned once and is one.
+    def _assigned_to(self, node: ast.expr | None) -> ast.expr | None:
+        """What a name stands for, where it is assigned once; any other expression is itself."""
+        names: set[str] = set()
+        while isinstance(node, ast.Name) and node.id not in names and len(self.assigned.get(node.id, [])) == 1:
+            names.add(node.id)
+            node = self.assigned[node.id][0]
+        return node
 
-        Raises:
-            ValueError: it is neither.
-        """
-        if isinstance(node, ast.Name) and len(values := self.assigned.get(node.id, [])) == 1:
-            return self._value(values[0])
-        if node is None:
-            raise ValueError
-        return ast.literal_eval(node)
+    def _value(self, node: ast.expr | None) -> Any:
+        """A constant that a recipe can hold, or a name that is assigned once and is one; `_UNKNOWN` for all else."""
+        found = self._assigned_to(node)
+        if found is None:
+            return _UNKNOWN
+        try:
+            value = ast.literal_eval(found)
+        except (ValueError, TypeError, MemoryError, RecursionError):
+            return _UNKNOWN
+        return value if _is_plain(value) else _UNKNOWN
 
     def _text(self, *nodes: ast.expr | None) -> str | None:
         """The first of these that is a text."""
-        for node in nodes:
-            try:
-                value = self._value(node)
-            except (ValueError, TypeError, SyntaxError, RecursionError):
-                continue
-            if isinstance(value, str):
-                return value
-        return None
+        return next((value for node in nodes if isinstance(value := self._value(node), str)), None)
 
     def _model(self, node: ast.expr | None) -> str | None:
         if text := self._text(node):
             return text
         for call in self._named("from_pretrained"):
             keys = {key.arg: key.value for key in call.keywords}
-            owner = ast.unparse(call.func)
+            owner = _source(call.func)
             if "Tokenizer" in owner or "Processor" in owner:
                 continue
             names = (keys.get("model_name"), keys.get("pretrained_model_name_or_path"), *call.args[:1])
@@ -220,16 +230,14 @@ class _Reader:
         return result[0] if result else None
 
     def _rewards(self, node: ast.expr | None, result: TrlScript) -> None:
-        while isinstance(node, ast.Name) and len(values := self.assigned.get(node.id, [])) == 1:
-            node = values[0]
-        kinds = ast.FunctionDef | ast.AsyncFunctionDef
-        functions = {item.name for item in ast.walk(self.tree) if isinstance(item, kinds)}
+        node = self._assigned_to(node)
+        trains = self._trains_when_imported()
         for item in node.elts if isinstance(node, ast.List | ast.Tuple) else [] if node is None else [node]:
-            name = ast.unparse(item)
+            name = _source(item)
             first, _, rest = name.partition(".")
-            if name in functions and self._trains_when_imported():
+            if name in self.functions and trains:
                 result.own.append(name)
-            elif name in functions:
+            elif name in self.functions:
                 result.rewards.append(f"{self.path.stem}:{name}")
             elif isinstance(item, ast.Name) and ":" in self.imported.get(name, ""):
                 result.rewards.append(self.imported[name])
@@ -240,7 +248,7 @@ class _Reader:
 
     def _trains_when_imported(self) -> bool:
         for node in self.tree.body:
-            main = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+            main = isinstance(node, ast.If) and any(_name(one) == "__name__" for one in ast.walk(node.test))
             if main or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 continue
             names = [_name(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)]
@@ -253,18 +261,18 @@ class _Reader:
         values = {}
         for key in call.keywords:
             name = key.arg or ""
-            try:
-                values[name] = self._value(key.value) if name else _UNKNOWN
-            except (ValueError, TypeError, SyntaxError, RecursionError):
-                values[name] = _UNKNOWN
+            values[name] = self._value(key.value) if name else _UNKNOWN
             if values[name] is _UNKNOWN:
-                said = f"{name}={ast.unparse(key.value)}" if name else f"**{ast.unparse(key.value)}"
+                said = f"{name}={_source(key.value)}" if name else f"**{_source(key.value)}"
                 notes.append(f"{said} is no constant in the script: set its twin by hand")
         return values
 
     def _config(self, call: ast.Call, result: TrlScript) -> None:
         stage, given = result.stage, self._constants(call, result.notes)
         all_ = {key: value for key, value in {**DEFAULTS[stage], **given}.items() if value is not _UNKNOWN}
+        wrong = [key for key in all_ if key in _NUMBERS and not isinstance(all_[key], int | float | None)]
+        if wrong:
+            raise TypeError(", ".join(f"{key}={_shown(all_[key])}" for key in wrong))
         values = result.values
         name = all_.get("run_name") or Path(str(all_.get("output_dir") or "")).name
         if name:
@@ -291,7 +299,7 @@ class _Reader:
         if all_.get("use_vllm") is True:
             result.notes.append("use_vllm=True is engine: vllm, which needs the extra vllm: add it to the recipe")
         left = [key for key in given if key not in _READ | {*SAME, *OPTIMISER, *UNNEEDED, ""}]
-        result.notes += [f"{key}={given[key]!r} has no twin" for key in left if given[key] is not _UNKNOWN]
+        result.notes += [f"{key}={_shown(given[key])} has no twin" for key in left if given[key] is not _UNKNOWN]
 
     def _schedule(self, all_: Mapping[str, Any], result: TrlScript) -> None:
         at = f"{result.stage}.optimiser."
@@ -299,7 +307,7 @@ class _Reader:
         if result.values.get(at + "schedule") not in SCHEDULES:
             kind = result.values.pop(at + "schedule", None)
             if kind is not None:
-                result.notes.append(f"lr_scheduler_type={kind!r} has no twin; there are {', '.join(SCHEDULES)}")
+                result.notes.append(f"lr_scheduler_type={_shown(kind)} has no twin; there are {', '.join(SCHEDULES)}")
         result.values[at + "warmup"] = all_.get("warmup_ratio") or all_.get("warmup_steps", 0)
         if "adam_beta1" in all_ and "adam_beta2" in all_:
             result.values[at + "betas"] = [all_["adam_beta1"], all_["adam_beta2"]]
@@ -334,7 +342,7 @@ class _Reader:
         elif loss in {"grpo", "dr_grpo", "dapo", "bnpo"}:
             options["normaliser"] = "dapo" if loss == "bnpo" else loss
         else:
-            result.notes.append(f"loss_type={loss!r} has no twin: GRPO's is written")
+            result.notes.append(f"loss_type={_shown(loss)} has no twin: GRPO's is written")
         if loss != "cispo" and (low, high or low) != (0.2, 0.2):
             options |= {"clip_low": low, "clip_high": high or low}
         scale = all_.get("scale_rewards", "group")
@@ -351,7 +359,9 @@ class _Reader:
                 twin: given[key] for key, twin in LORA.items() if given.get(key, _UNKNOWN) not in (_UNKNOWN, None)
             }
             left = [key for key in given if key not in {*LORA, "task_type", "bias", "random_state", ""}]
-            result.notes += [f"{key}={given[key]!r} of LoRA has no twin" for key in left if given[key] is not _UNKNOWN]
+            result.notes += [
+                f"{key}={_shown(given[key])} of LoRA has no twin" for key in left if given[key] is not _UNKNOWN
+            ]
         four = [key for item in self.calls for key in item.keywords if key.arg == "load_in_4bit"]
         if any(isinstance(key.value, ast.Constant) and key.value.value is True for key in four):
             result.values["model.quantize"] = "4bit"
@@ -365,6 +375,43 @@ _READ = {
     *("use_vllm", "loss_type", "importance_sampling_level", "epsilon", "epsilon_high", "scale_rewards"),
 }
 """Keys that several others of a recipe come of."""
+_NUMBERS = {
+    *("max_steps", "num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps", "top_k"),
+    *("steps_per_generation", "generation_batch_size", "num_generations", "num_iterations", "epsilon", "epsilon_high"),
+}
+"""Keys that are calculated with."""
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a recipe can hold a value: no bytes, no complex or endless number, no half of a character."""
+    match value:
+        case str():
+            return value == value.encode(errors="ignore").decode()
+        case bool() | None:
+            return True
+        case int() | float():
+            return abs(value) <= LARGEST_NUMBER
+        case list() | tuple():
+            return all(map(_is_plain, value))
+        case dict():
+            return all(map(_is_plain, [*value, *value.values()]))
+    return False
+
+
+def _shown(value: Any) -> str:
+    return _cut(repr(value))
+
+
+def _source(node: ast.expr) -> str:
+    """How an expression is written."""
+    try:
+        return _cut(ast.unparse(node))
+    except (RecursionError, ValueError):  # an integer of thousands of digits
+        return "..."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _name(function: ast.expr) -> str:

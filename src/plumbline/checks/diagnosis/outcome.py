@@ -57,6 +57,7 @@ class RewardOutcome:
         return {**asdict(self), "better": self.better, "said": self.said}
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def outcome(history: History) -> RewardOutcome | None:
     """Of a stage; None where fewer than four values of what is trained for were logged."""
     name: Literal["reward", "loss"] = "reward" if history.kind == "rl" else "loss"

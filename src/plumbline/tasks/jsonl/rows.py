@@ -19,7 +19,7 @@ from plumbline.recipe import Section, section
 from plumbline.records import Example, Message
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps
-from plumbline.tasks.jsonl.files import read_rows
+from plumbline.tasks.jsonl.files import Foreign, read_rows
 
 SPLITS: tuple[str, ...] = ("train", "val", "test")
 _ROLES = get_args(Message.__annotations__["role"])
@@ -165,11 +165,12 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An example, the file and line that it is from, and its prompt's hash."""
+    """An example, the file and line that it is from, its prompt's hash, and the kinds of columns that were left out."""
 
     where: str
     example: Example
     prompt: str
+    foreign: Mapping[str, str]
 
 
 def read_records(options: JsonlOptions, needs: frozenset[str]) -> Records:
@@ -211,6 +212,9 @@ def read_records(options: JsonlOptions, needs: frozenset[str]) -> Records:
     for split in SPLITS:
         if copies := len(rows[split]) - len({row.prompt for row in rows[split]}):
             notes.append(f"{copies} of {len(rows[split])} rows of {split} repeat a prompt of that split")
+    if foreign := {name: kind for row in chain(*rows.values()) for name, kind in row.foreign.items()}:
+        kinds = ", ".join(f"{name} ({kind})" for name, kind in sorted(foreign.items()))
+        notes.append(f"scoring functions are not given what no record can hold: {kinds}")
     splits = {split: [row.example for row in rows[split]] for split in SPLITS}
     return Records(splits=splits, has_gold=True in golden, notes=notes)
 
@@ -220,6 +224,13 @@ def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str]) -
     rows = []
     for number, row in read_rows(path):
         where = f"{path}:{number}"
+        foreign = {name: value.kind for name, value in row.items() if isinstance(value, Foreign)}
+        if foreign and (wrong := sorted(_used(options, needs) & foreign.keys())):
+            raise DataError(
+                f"{where}: the column {wrong[0]} holds {foreign[wrong[0]]}, which no record can hold",
+                "write that column as text, or use another one",
+            )
+        row = {name: value for name, value in row.items() if name not in foreign}
         if isinstance(verl := row.get("reward_model"), dict) and "ground_truth" in verl:
             row = {"ground_truth": verl["ground_truth"], **row}
         if missing := sorted(needs - row.keys()):
@@ -229,10 +240,17 @@ def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str]) -
                 "name its parameters as the columns are named, or give the missing ones a default",
             )
         example = _example(row, where, f"{prefix}-{number}", options)
-        rows.append(_Row(where, example, example.fingerprint()))
+        rows.append(_Row(where, example, example.fingerprint(), foreign))
     if not rows:
         raise DataError(f"{path} has no rows", "write a JSON object a line")
     return rows
+
+
+def _used(options: JsonlOptions, needs: frozenset[str]) -> frozenset[str]:
+    """Columns that are read, whatever the functions take besides."""
+    gold = options.gold or ""
+    columns = {options.prompt, options.stratum or "", options.cluster or "", "id", gold}
+    return needs | columns | set(template_columns(gold) if "{" in gold else ())
 
 
 def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) -> Example:

@@ -12,7 +12,7 @@ import yaml
 
 from plumbline.config.imports import allowed, dotted
 from plumbline.config.overrides import read_yaml
-from plumbline.errors import DataError, RecipeError, StorageError
+from plumbline.errors import DataError, RecipeError, StorageError, visible
 from plumbline.recipe import parse
 from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.keys import EDITOR_LINE
@@ -82,7 +82,7 @@ def started(
     rewards = reward.split(",") if reward else read.rewards if read else []
     if not rewards and read is not None and read.own:
         raise RecipeError(
-            f"{', '.join(read.own)} is defined in {script}, which trains when it is imported",
+            f"{', '.join(read.own[:5])} is defined in {script}, which trains when it is imported",
             f"move it to a file of its own, such as rewards.py, and add --reward rewards:{read.own[0]}",
         )
     model, data = model or (read.model if read else None), data or (read.data if read else None)
@@ -295,7 +295,7 @@ def written(what: Start, seen: _Seen) -> str:
     train = seen.task.examples("train")
     values = dict(what.script.values) if what.script else {}
     stage = what.script.stage if what.script else "rl"
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _called(what))).strip("-._") or "first"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _called(what)))[:80].strip("-._") or "first"
     values.pop("task.options.weights", None)
     if stage == "rl":
         values.setdefault("rl.prompts_per_step", min(PROMPTS_PER_STEP, len(train)))
@@ -310,13 +310,14 @@ def written(what: Start, seen: _Seen) -> str:
     values["model.name"] = what.model
     for key, value in what.settings.items():
         values.setdefault(f"model.{key}", value)
+    out = _on_one_line(str(what.out))
     sections: dict[str, Any] = {}
     for key, value in values.items():
         _put(sections, key, value)
     lines = [
         EDITOR_LINE.rstrip(),
-        f"# Try the reward: plumbline audit {what.out} --trust-code. Train: plumbline run {what.out} --trust-code",
-        f"# What each key means: plumbline recipe {what.out} --commented",
+        f"# Try the reward: plumbline audit {out} --trust-code. Train: plumbline run {out} --trust-code",
+        f"# What each key means: plumbline recipe {out} --commented",
         *(f"# From the script: {_comment(note)}" for note in (what.script.notes if what.script else ())),
         *(["# What the script does not set has TRL's defaults."] if what.script else []),
         f"name: {_flow(name)}",
@@ -370,7 +371,11 @@ def _options(seen: _Seen) -> list[str]:
 
 def _comment(text: str) -> str:
     """A comment that stays on its line, whatever columns are called."""
-    return " ".join(text.split())[:160]
+    return _on_one_line(text)[:160]
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(visible(text).split())
 
 
 FIRST = ("steps", "epochs", "prompts_per_step", "batch_size", "group_size")
@@ -395,5 +400,7 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
 
 def _flow(value: Any) -> str:
     """A value as YAML on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, sort_keys=False, width=10**6)
-    return text.strip().removesuffix("...").strip()
+    form: dict[str, Any] = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False, "width": 10**6}
+    text = yaml.safe_dump(value, **form).strip().removesuffix("...").strip()
+    several = len(text.splitlines()) > 1  # a text that holds a line break
+    return yaml.safe_dump(value, default_style='"', **form).strip() if several else text

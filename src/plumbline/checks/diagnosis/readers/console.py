@@ -127,7 +127,8 @@ def _verl(lines: Sequence[str]) -> Iterator[_Row]:
             for item in found[2].split(" - "):
                 if pair := _VERL_ITEM.match(item.strip()):
                     scaled = pair[2] and as_number(pair[2]) is not None
-                    row[pair[1]] = str(Decimal(pair[3]) * Decimal(pair[2])) if scaled else pair[3]
+                    with suppress(ArithmeticError):  # beyond every exponent
+                        row[pair[1]] = str(Decimal(pair[3]) * Decimal(pair[2])) if scaled else pair[3]
             if len(row) > 1:
                 yield row
 

@@ -47,7 +47,13 @@ def signed(value: int) -> int:
 
 
 def as_float(bits: int, code: str) -> float:
-    """The bits of a number of struct's code `f` or `d`."""
+    """The bits of a number of struct's code `f` or `d`.
+
+    Raises:
+        ValueError: there are more.
+    """
+    if bits >> 8 * struct.calcsize(code):
+        raise ValueError("more bits than the number has")
     return float(struct.unpack(f"<{code}", bits.to_bytes(struct.calcsize(code), "little"))[0])
 
 

@@ -3,7 +3,6 @@
 Formats: tensorflow.org/tutorials/load_data/tfrecord, and event.proto, summary.proto and tensor.proto of TensorFlow.
 """
 
-import json
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.protobuf import as_float, children, fields, signed
 from plumbline.checks.diagnosis.readers.rows import only_one
 from plumbline.errors import DataError
-from plumbline.storage import read_bytes
+from plumbline.storage import parse_json, read_bytes
 
 _MARK = "tfevents"
 _LONG = 4096
@@ -52,7 +51,7 @@ def read(path: Path) -> list[History]:
                 continue
             if isinstance(text := values.pop("args/text_summary", None), str):  # transformers' arguments
                 with suppress(ValueError, RecursionError):
-                    config |= arguments if isinstance(arguments := json.loads(text), dict) else {}
+                    config |= arguments if isinstance(arguments := parse_json(text), dict) else {}
             values = {tag: value for tag, value in values.items() if isinstance(value, float)}
             if values:
                 rows.append({"step": step, **values})

@@ -6,7 +6,6 @@ one needs nothing of W&B's. The run at an address is read by W&B's own client.
 """
 
 import importlib
-import json
 import os
 import re
 import struct
@@ -21,7 +20,7 @@ from plumbline.checks.diagnosis.readers.rows import only_one
 from plumbline.checks.diagnosis.readers.table import read_lines
 from plumbline.config.imports import missing
 from plumbline.errors import DataError
-from plumbline.storage import read_bytes
+from plumbline.storage import parse_json, read_bytes
 
 _BLOCK = 32768
 _HEADER = struct.Struct("<IHB")
@@ -190,7 +189,7 @@ def _items(message: bytes, number: int) -> dict[str, Any]:
         key, path, value = (list(children(item, field)) for field in (1, 2, 16))
         if value:
             try:
-                items["/".join(piece.decode() for piece in path) or b"".join(key[-1:]).decode()] = json.loads(value[-1])
+                items["/".join(piece.decode() for piece in path) or b"".join(key[-1:]).decode()] = parse_json(value[-1])
             except RecursionError as error:
                 raise ValueError("nested too deeply") from error
     return items

@@ -172,7 +172,8 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     spikes = np.zeros(len(values), dtype=bool)
     spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
     spikes[: max(3, len(values) // 10)] = False  # a new head, an adapter or random weights begin far off
-    clip = float(history.settings.get(f"{history.kind}.optimiser.max_grad_norm") or CLIP)
+    clip = history.settings.get(f"{history.kind}.optimiser.max_grad_norm")
+    clip = clip if isinstance(clip, int | float) and clip else CLIP
     if spikes.sum() >= max(3, 0.02 * len(values)) or (spikes & (values > 100 * max(middle, HIGH))).any():
         yield Finding(
             level="warning",
