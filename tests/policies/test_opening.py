@@ -111,7 +111,19 @@ def header(**first):
     return change
 
 
+def in_model(folder, **values):
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    edit(folder / "tokenizer.json", model={**model, **values})
+
+
+def replace_by(text, content):
+    return {"type": "Replace", "pattern": {"String": text}, "content": content}
+
+
+DOUBLES = {"type": "Replace", "pattern": {"Regex": "(?=b)"}, "content": "b"}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 SPLIT = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
+CHARSMAP = {"type": "Precompiled", "precompiled_charsmap": "CAAAAP//////////YWJjAA=="}  # leads out of its own table
 TWICE = {"type": "Replace", "pattern": {"Regex": "(.)"}, "content": "aa"}
 
 
@@ -143,11 +155,31 @@ DAMAGED = {
     "tokenizer list": (text("tokenizer.json", "[1]"), "cannot load a tokenizer"),
     "tokenizer deep": (text("tokenizer_config.json", "[" * 10**5), "cannot load a tokenizer"),
     "odd pattern": (tokenizer("pre_tokenizer", SPLIT), "cannot load a tokenizer"),
-    "growing": (tokenizer("normalizer", {"type": "Sequence", "normalizers": [TWICE] * 24}), "makes over"),
+    "growing": (
+        tokenizer("normalizer", {"type": "Sequence", "normalizers": [TWICE] * 24}),
+        "may make a text|makes over",
+    ),
+    **{
+        f"growing {name}": (tokenizer(part, {"type": "Sequence", key: [value] * 30}), "may make a text")
+        for name, part, key, value in (
+            ("of a rare letter", "normalizer", "normalizers", replace_by("\u00df", "\u00df\u00df")),
+            ("of nothing", "normalizer", "normalizers", replace_by("", "a")),
+            ("before", "normalizer", "normalizers", {"type": "Prepend", "prepend": "a" * 999}),
+            ("bytes", "pre_tokenizer", "pretokenizers", BYTES),
+            ("answers", "decoder", "decoders", replace_by("a", "aa")),
+            ("suffixes", "decoder", "decoders", {"type": "BPEDecoder", "suffix": ""}),
+        )
+    },
+    "growing in a sequence": (
+        tokenizer("decoder", {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": [DOUBLES] * 9}]}),
+        "may make a text",
+    ),
+    "failing normalizer": (tokenizer("normalizer", CHARSMAP), "cannot load a tokenizer"),
+    "dropout": (lambda f: in_model(f, dropout=0.1), "draws at random"),
     "special list": (text("special_tokens_map.json", '{"eos_token": [1]}'), "cannot load a tokenizer"),
     "odd special": (key("tokenizer_config.json", eos_token={"a": 1}), "cannot load a tokenizer"),
     "template raises": (template("{{ 1 / 0 }}"), "chat template .* division by zero"),
-    "template huge": (template("{{ 'x' * 3000000 }}"), "leaves out the question"),
+    "template huge": (template("{{ 'x' * 3000000 }}"), "longer than any prompt"),
     "cut": (lambda f: text("model.safetensors", (f / "model.safetensors").read_bytes()[:-9])(f), "is cut off: "),
     "pointer": (text("model.safetensors", POINTER), "model.safetensors is a pointer of Git LFS, and not the weights"),
     "tokenizer pointer": (text("tokenizer.json", POINTER), "tokenizer.json is a pointer of Git LFS"),
@@ -229,6 +261,26 @@ def test_whatever_is_wrong_with_an_adapter_is_one_error(adapter, name):
     damage, message = DAMAGED_ADAPTERS[name]
     damage(adapter)
     refused(adapter, message, lora=LORA)
+
+
+def test_an_answer_that_the_tokenizer_cannot_write(copy):
+    edit(copy / "tokenizer.json", decoder={"type": "Strip", "content": "a", "start": 10**9, "stop": 10**9})
+    chat = opened(copy).chat
+    with pytest.raises(ModelError, match="cannot write an answer as text"):
+        chat.text(chat.tokenizer("aa aa")["input_ids"])
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"type": "NFKC"}, replace_by("``", '"'), replace_by(" ", "\u2581"), {"type": "Prepend", "prepend": "\u2581"}],
+        [{"type": "Replace", "pattern": {"Regex": one}, "content": " "} for one in (r"\s+", " {2,}", "[\n\r\t]", "x")],
+        [replace_by(one, '"') for one in "\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019"] * 9,
+    ],
+)
+def test_normalizers_that_make_no_text_longer_are_taken(copy, parts):
+    edit(copy / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": parts})
+    assert opened(copy).chat.prompt(CHAT)
 
 
 def test_the_border_lets_interrupts_and_full_memory_pass():

@@ -4,12 +4,17 @@ Damaged files make transformers, tokenizers, peft and torch fail in any way, a P
 no Exception.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies.memory import is_full
+
+os.environ["RUST_BACKTRACE"] = "0"  # tokenizers' panics are errors of ours; its stack would stand before them
 
 
 @contextmanager
@@ -74,31 +79,63 @@ def encode(read: Callable[[], Sequence[int]], text: str, tokenizer: Any, rows: i
 PROBE = "Aa0 ?!.,:;-_/\\|<>{}[]()=\"'\n\te\u00e9\u4e00"
 
 
-def check_growth(tokenizer: Any, source: str) -> None:
-    """Refuse a tokenizer whose normalizer makes a text many times longer, before a long one goes through it.
+def check_tokenizer(tokenizer: Any, source: str) -> None:
+    """Refuse a tokenizer that makes a text many times longer, before one goes through it, or other ids each time.
 
     Raises:
-        ModelError: it does so with some character, or with a few.
+        ModelError: it does so, by what its parts are, or with some character, or with a few.
     """
-    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
-    if normalizer is None:
+    fix = "use the model's own tokenizer"
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if any(getattr(getattr(backend, "model", None), key, None) for key in DRAWN) or _is_drawn(tokenizer):
+        raise ModelError(f"the tokenizer of {source} draws at random how it cuts a text", "save it without its dropout")
+    steps = [[*_parts(getattr(backend, kind, None))] for kind in ("normalizer", "pre_tokenizer", "decoder")]
+    for way in (steps[0] + steps[1], steps[2]):
+        times, more = 1.0, 0.0
+        for part in way:
+            grows = _growth(part)
+            times, more = times * grows, more * grows + len(part.get("prepend", ""))
+        if times > GROWTH or more > FREE:
+            raise ModelError(f"the tokenizer of {source} may make a text {times:,.0f} times longer", fix)
+    if (normalizer := getattr(backend, "normalizer", None)) is None:
         return
-    parts = _parts(normalizer)
     for text in [*map(chr, range(32, 127)), *(PROBE[:size] for size in range(1, len(PROBE) + 1))]:
-        made = text
-        for part in parts:
-            made = part.normalize_str(made)
-            if len(made) > GROWTH * len(text) + FREE:
-                raise ModelError(
-                    f"the tokenizer of {source} makes over {GROWTH * len(text) + FREE:,} characters of {text!r}",
-                    "use the model's own tokenizer",
-                )
+        if len(normalizer.normalize_str(text)) > GROWTH * len(text) + FREE:
+            raise ModelError(
+                f"the tokenizer of {source} makes over {GROWTH * len(text) + FREE:,} characters of {text!r}", fix
+            )
 
 
-def _parts(normalizer: Any) -> list[Any]:
-    """The normalizers that one is a sequence of, however deep: each makes a text longer by a factor of its own."""
-    from tokenizers.normalizers import Sequence
+DRAWN = ("dropout", "nbest_size", "alpha")
+"""Of a BPE and of a unigram model: what makes it cut the same text in other ways."""
+_EMPTY = re.compile(r"\(\?|[*?|^$]|\\[bBAzZGK]|\{0?,|^$")
+"""In a pattern that may match where nothing is."""
 
-    if not isinstance(normalizer, Sequence):
-        return [normalizer]
-    return [part for index in range(len(normalizer)) for part in _parts(normalizer[index])]
+
+def _is_drawn(tokenizer: Any) -> bool:
+    """Whether a tokenizer reads one text in two ways; those in Rust tell by their settings."""
+    text = PROBE * 10
+    return not getattr(tokenizer, "is_fast", True) and len({tuple(tokenizer(text)["input_ids"]) for _ in range(3)}) > 1
+
+
+def _parts(whole: Any) -> Iterator[Mapping[str, Any]]:
+    """The settings of what a normalizer, pre-tokenizer or decoder is a sequence of, however deep."""
+    left = [] if whole is None else [json.loads(whole.__getstate__())]
+    while left:
+        part = left.pop(0)
+        inner = next((part[key] for key in ("normalizers", "pretokenizers", "decoders") if key in part), None)
+        if inner is None:
+            yield part
+        left = [*(inner or []), *left]
+
+
+def _growth(part: Mapping[str, Any]) -> float:
+    """How many times longer a part of a tokenizer may make a text."""
+    if part["type"] == "ByteLevel":
+        return 2.0  # a letter of two bytes becomes two letters of two bytes
+    if part["type"] != "Replace":
+        return 2.0 if "" in part.values() else 1.0  # BPEDecoder, CTC: a blank for each nothing
+    pattern, content = part["pattern"], len(part["content"])
+    if literal := pattern.get("String"):
+        return max(1.0, content / len(literal))
+    return max(1.0, content + bool(_EMPTY.search(pattern.get("Regex", ""))))

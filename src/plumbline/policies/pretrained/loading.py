@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from plumbline.config.imports import check_consent
 from plumbline.errors import DataError, ModelError
-from plumbline.policies.opening import check_growth, clear_opening_errors
+from plumbline.policies.opening import check_tokenizer, clear_opening_errors
 from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.adapters import adapted, not_for_adapters
 from plumbline.policies.pretrained.chat import Chat
@@ -233,7 +233,7 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
         tokenizer = kind.from_pretrained(
             folder, trust_remote_code=section.trust_remote_code, local_files_only=is_here(source), **file
         )
-        check_growth(tokenizer, source)
+        check_tokenizer(tokenizer, source)
     if is_gguf(source):
         split_as_trained(tokenizer, source)
     if isinstance(section, HidingModel) and section.mask_token is not None:
