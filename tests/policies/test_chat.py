@@ -434,8 +434,7 @@ def test_a_template_that_writes_something_else_each_time(template, said):
 
 def forget():
     """Let the next template have a new process."""
-    process = rendering._process(os.getpid())
-    process._child = process._child and rendering._end(process._child)
+    rendering._process(os.getpid()).close()
 
 
 def test_sets_have_one_order_in_all_processes():

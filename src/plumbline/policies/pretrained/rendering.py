@@ -1,5 +1,6 @@
 """Chat templates, rendered by a process of their own (`render_process`), which one of ours starts when it needs it."""
 
+import atexit
 import json
 import os
 import signal
@@ -58,9 +59,11 @@ def render(template: str, date: str, values: str) -> str:
 
 
 @cache
-def _process(_owner: int) -> "_Process":
+def _process(owner: int) -> "_Process":
     """That of a process of ours: a fork has one of its own."""
-    return _Process()
+    process = _Process()
+    atexit.register(lambda: process.close() if os.getpid() == owner else None)
+    return process
 
 
 def _said(words: str) -> str:
@@ -101,6 +104,13 @@ class _Process:
             raise ModelError(f"the chat template fails: {how}", TEMPLATE)
         answer: Mapping[str, Any] = json.loads(line)
         return answer
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            child, self._child = self._child, None
+            if child is not None:
+                _end(child)
 
 
 def _start() -> Any:
