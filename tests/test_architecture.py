@@ -324,6 +324,7 @@ def test_only_named_boundaries_catch_everything():
         "policies/pretrained/chat.py",
         "policies/opening.py",
         "policies/forks.py",
+        "policies/pretrained/render_process.py",
         "training/checkpoints.py",
         "tasks/adapters/callback.py",
         "checks/audit/elsewhere.py",

@@ -1,12 +1,18 @@
 """Chats become tokens as their template writes them, whatever a message says, and whatever day it is."""
 
 import copy
+import json
+import os
 import shutil
+import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
+from jinja2.sandbox import SecurityError
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
+from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError
@@ -14,6 +20,7 @@ from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.export.export import Export, export
 from plumbline.policies.export.weights import opened, write_merged
+from plumbline.policies.pretrained import render_process, rendering
 from plumbline.policies.pretrained.chat import CHATML, Chat
 from plumbline.recipe import LoraSection, ModelSection, options_of
 from plumbline.records import Sampling
@@ -362,6 +369,135 @@ def test_a_template_that_fails_is_one_error(template, said):
     with pytest.raises(ModelError, match=said) as error:
         Chat(tokenizer_of(template=template))
     assert "\n" not in error.value.cause
+
+
+QUICK = {
+    "product": "{{ 'a' * 10**10 }}",
+    "width": "{{ messages | map('center', 10**10) | list }}",
+    "format": "{{ '%9000000000d' | format(1) }}",
+    "spec": "{{ '{:9000000000}'.format(1) }}",
+    "join": "{{ range(99999) | join('a' * 99999) }}",
+    "replace": "{{ ('a' * 99999) | replace('a', 'b' * 99999) }}",
+    "indent": "{{ [1] | tojson(indent=10**10) }}",
+    "doubling": (
+        "{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}"
+    ),
+    "bytes": "{{ (1).to_bytes(10**10, 'big') }}",
+    "cells": "{{ [1] | batch(10**10, 0) | list }}",
+}
+SLOW = {
+    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "macros": "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(90) }}",
+    "squares": "{% set ns = namespace(x=9) %}{% for i in range(60) %}{% set ns.x = ns.x * ns.x %}{% endfor %}",
+    "shared": (
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"
+    ),
+    "when asked": (
+        "{% if messages[0].content == 'now' %}{% for a in range(99999) %}{% for b in range(99999) %}"
+        "{% endfor %}{% endfor %}{% endif %}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_template_has_a_bound_of_memory(name):
+    with pytest.raises(ModelError, match="it takes over"):
+        Chat(tokenizer_of(template=QUICK[name] + CHATML))
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_template_has_a_bound_of_time(monkeypatch, name):
+    monkeypatch.setattr(rendering, "SECONDS", 0.2)
+    with pytest.raises(ModelError, match=r"it takes over 0\.2 s of the processor"):
+        Chat(tokenizer_of(template=SLOW[name] + CHATML)).prompt([{"role": "user", "content": "now"}])
+    assert Chat(tokenizer_of()).prompt(USER), "the next template has a process again"
+
+
+@pytest.mark.parametrize("deep", ["(" * 5000 + "1" + ")" * 5000, "-" * 99999 + "1", "1" + "|string" * 9999, "9" * 9999])
+def test_a_template_that_is_too_much_to_compile(deep):
+    with pytest.raises(ModelError, match=r"RecursionError|ValueError"):
+        Chat(tokenizer_of(template=f"{{{{ {deep} }}}}{CHATML}"))
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ ['a', 'b'] | random }}", "No filter named 'random'"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
+        ("{{ messages[0].items }}", "which is another text in each process"),
+    ],
+)
+def test_a_template_that_writes_something_else_each_time(template, said):
+    with pytest.raises(ModelError, match=said):
+        Chat(tokenizer_of(template=template + CHATML))
+
+
+def forget():
+    """Let the next template have a new process."""
+    rendering._process(os.getpid()).close()
+
+
+def test_sets_have_one_order_in_all_processes():
+    template = "{{ (dict.fromkeys('abcdefghijklmnop').keys() - []) | join }}"
+    first, second = (rendering.render.__wrapped__(template, "2026-01-01", "{}") for _ in range(2) if not forget())
+    assert sorted(first) == list("abcdefghijklmnop")
+    assert first == second
+
+
+def test_templates_see_what_those_of_transformers_see():
+    """All but what is random; the date is the recipe's."""
+    theirs = _compile_jinja_template("").environment
+    ours = render_process.make_environment()
+    for key in ("filters", "tests", "globals"):
+        lost = getattr(theirs, key).keys() ^ getattr(ours, key).keys()
+        assert lost == {"filters": {"random"}, "globals": {"lipsum", "strftime_now"}}.get(key, set())
+    for key in ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "undefined", "autoescape", "sandboxed"):
+        assert getattr(theirs, key) == getattr(ours, key)
+    source = (
+        "{% set a = 1 %}{% generation %}{% set a = 2 %}{{ a }}{% endgeneration %}{{ a }}{{ {'é': '<'} | tojson }}"
+        "{{ dict(b=1) }}{{ dict.fromkeys('ab', 1) }}{% for i in 'abc' %}{% if i == 'b' %}{% break %}{% endif %}{{ i }}"
+        "{% endfor %}{% set ns = namespace(self=1) %}{% set ns.b = 2 %}{{ ns.self + ns.b }}\n"
+    )
+    assert ours.from_string(source).render() == theirs.from_string(source).render()
+    for hidden in ("{% set ns = namespace(_a=1) %}", "{% set ns = namespace() %}{% set ns._a = 1 %}"):
+        for environment in (ours, theirs):
+            with pytest.raises(SecurityError):
+                environment.from_string(hidden).render()
+
+
+def test_an_interrupt_leaves_no_answer_behind(monkeypatch):
+    """Else the next chat would get it."""
+    rendering.render("{{ a }}", "2026-01-01", '{"a": 1}')
+    child = rendering._process(os.getpid())._child
+    pipe = child.stdin
+
+    def write(request):
+        pipe.write(request)
+        pipe.flush()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(child, "stdin", SimpleNamespace(write=write, close=pipe.close))
+    with pytest.raises(KeyboardInterrupt):
+        rendering.render("{{ a }}", "2026-01-01", '{"a": 2}')
+    assert child.returncode is not None
+    assert rendering.render("{{ a }}", "2026-01-01", '{"a": 3}') == "3"
+
+
+def test_a_fork_has_a_process_of_its_own():
+    assert rendering.render("{{ a }}", "2026-01-01", '{"a": 4}') == "4"
+    mine, theirs = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        said = [rendering.render("{{ a }}", "2026-01-01", json.dumps({"a": a})) for a in (4, 5)]
+        os.write(theirs, json.dumps([said, rendering._process(os.getpid())._child.pid]).encode())
+        os._exit(0)
+    said, used = json.loads(os.read(mine, 1000))
+    assert said == ["4", "5"]
+    assert used != rendering._process(os.getpid())._child.pid
+    os.waitpid(child, 0)
+    os.close(mine), os.close(theirs)
 
 
 def test_a_template_in_a_file_and_several_by_name(tiny_folder, tmp_path):

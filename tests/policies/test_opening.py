@@ -113,7 +113,19 @@ def header(**first):
     return change
 
 
+def in_model(folder, **values):
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    edit(folder / "tokenizer.json", model={**model, **values})
+
+
+def replace_by(text, content):
+    return {"type": "Replace", "pattern": {"String": text}, "content": content}
+
+
+DOUBLES = {"type": "Replace", "pattern": {"Regex": "(?=b)"}, "content": "b"}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 SPLIT = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
+CHARSMAP = {"type": "Precompiled", "precompiled_charsmap": "CAAAAP//////////YWJjAA=="}  # leads out of its own table
 TWICE = {"type": "Replace", "pattern": {"Regex": "(.)"}, "content": "aa"}
 
 
@@ -132,6 +144,28 @@ def first_100(of):
 DOWN = "model.layers.0.mlp.down_proj.weight"
 DAMAGED = {
     "no heads": (key("config.json", num_attention_heads=0), "num_attention_heads: 0, which is no size"),
+    "more labels than words": (key("config.json", num_labels=10**7), "num_labels: 10000000, which is no size"),
+    "layers of images": (key("config.json", vision_config={"num_hidden_layers": 10**9}), "num_hidden_layers: 10000000"),
+    **{
+        f"far larger: {kind}, {name}": (key("config.json", model_type=kind, **{name: value}), "far larger than its we")
+        for kind, name, value in (
+            ("llama", "hidden_size", 2**20),
+            ("llama", "intermediate_size", 10**9),
+            ("llama", "vocab_size", 2**26),
+            ("llama", "head_dim", 10**9),
+            ("mixtral", "num_local_experts", 10**9),
+            ("qwen2_moe", "num_experts", 10**7),
+            ("mamba", "state_size", 10**9),
+            ("mamba", "conv_kernel", 10**9),
+            ("gpt2", "max_position_embeddings", 10**9),
+        )
+    },
+    **{
+        f"setting: {name} {value}": (key("config.json", plumbline={name: value}), f"which is no {name}")
+        for name in ("family", "attention", "quantize", "canvas", "predicts_next")
+        for value in (["x"], {"x": 1}, 0.5)
+    },
+    "settings": (key("config.json", plumbline=["family"]), "which is no plumbline"),
     "negative": (key("config.json", hidden_size=-1), "hidden_size: -1, which is no size"),
     "a billion layers": (key("config.json", num_hidden_layers=10**9), "num_hidden_layers: 1000000000, which is no"),
     "odd sizes": (key("config.json", intermediate_size=[1, "a"]), "cannot load a causal language model"),
@@ -145,11 +179,31 @@ DAMAGED = {
     "tokenizer list": (text("tokenizer.json", "[1]"), "cannot load a tokenizer"),
     "tokenizer deep": (text("tokenizer_config.json", "[" * 10**5), "cannot load a tokenizer"),
     "odd pattern": (tokenizer("pre_tokenizer", SPLIT), "cannot load a tokenizer"),
-    "growing": (tokenizer("normalizer", {"type": "Sequence", "normalizers": [TWICE] * 24}), "makes over"),
+    "growing": (
+        tokenizer("normalizer", {"type": "Sequence", "normalizers": [TWICE] * 24}),
+        "may make a text|makes over",
+    ),
+    **{
+        f"growing {name}": (tokenizer(part, {"type": "Sequence", key: [value] * 30}), "may make a text")
+        for name, part, key, value in (
+            ("of a rare letter", "normalizer", "normalizers", replace_by("\u00df", "\u00df\u00df")),
+            ("of nothing", "normalizer", "normalizers", replace_by("", "a")),
+            ("before", "normalizer", "normalizers", {"type": "Prepend", "prepend": "a" * 999}),
+            ("bytes", "pre_tokenizer", "pretokenizers", BYTES),
+            ("answers", "decoder", "decoders", replace_by("a", "aa")),
+            ("suffixes", "decoder", "decoders", {"type": "BPEDecoder", "suffix": ""}),
+        )
+    },
+    "growing in a sequence": (
+        tokenizer("decoder", {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": [DOUBLES] * 9}]}),
+        "may make a text",
+    ),
+    "failing normalizer": (tokenizer("normalizer", CHARSMAP), "cannot load a tokenizer"),
+    "dropout": (lambda f: in_model(f, dropout=0.1), "draws at random"),
     "special list": (text("special_tokens_map.json", '{"eos_token": [1]}'), "cannot load a tokenizer"),
     "odd special": (key("tokenizer_config.json", eos_token={"a": 1}), "cannot load a tokenizer"),
     "template raises": (template("{{ 1 / 0 }}"), "chat template .* division by zero"),
-    "template huge": (template("{{ 'x' * 3000000 }}"), "leaves out the question"),
+    "template huge": (template("{{ 'x' * 3000000 }}"), "longer than any prompt"),
     "cut": (lambda f: text("model.safetensors", (f / "model.safetensors").read_bytes()[:-9])(f), "is cut off: "),
     "pointer": (text("model.safetensors", POINTER), "model.safetensors is a pointer of Git LFS, and not the weights"),
     "tokenizer pointer": (text("tokenizer.json", POINTER), "tokenizer.json is a pointer of Git LFS"),
@@ -194,6 +248,12 @@ DAMAGED_ADAPTERS = {
     "pattern": (key("adapter_config.json", target_modules="("), "the adapter in .* is of another model"),
     "rank 0": (key("adapter_config.json", r=0), "is damaged, or of an adapter that is no LoRA"),
     "rank of words": (key("adapter_config.json", rank_pattern={"(": 3}), "the adapter in .* is of another model"),
+    "rank of a pattern": (key("adapter_config.json", rank_pattern={".*": 10**9}), "has a rank of 1,000,000,000"),
+    "layers again": (key("adapter_config.json", layer_replication=[[0, 2]] * 20000), "repeats 40,000 layers"),
+    "begun by its base": (key("adapter_config.json", init_lora_weights="pissa_niter_100000000"), "changes its base"),
+    "begun by a list": (key("adapter_config.json", init_lora_weights=[1]), "changes its base"),
+    "setting": (key("plumbline.json", model={"family": ["x"]}), "which is no family"),
+    "settings": (key("plumbline.json", model="x"), "which is no model"),
     "no rank": (lambda f: edit(f / "adapter_config.json", r=None), "is damaged, or of an adapter that is no LoRA"),
     "another shape": (
         weights(lambda of: {**of, next(iter(of)): torch.zeros(7, 7)}),
@@ -231,6 +291,38 @@ def test_whatever_is_wrong_with_an_adapter_is_one_error(adapter, name):
     damage, message = DAMAGED_ADAPTERS[name]
     damage(adapter)
     refused(adapter, message, lora=LORA)
+
+
+def test_an_answer_that_the_tokenizer_cannot_write(copy):
+    edit(copy / "tokenizer.json", decoder={"type": "Strip", "content": "a", "start": 10**9, "stop": 10**9})
+    chat = opened(copy).chat
+    with pytest.raises(ModelError, match="cannot write an answer as text"):
+        chat.text(chat.tokenizer("aa aa")["input_ids"])
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"type": "NFKC"}, replace_by("``", '"'), replace_by(" ", "\u2581"), {"type": "Prepend", "prepend": "\u2581"}],
+        [{"type": "Replace", "pattern": {"Regex": one}, "content": " "} for one in (r"\s+", " {2,}", "[\n\r\t]", "x")],
+        [replace_by(one, '"') for one in "\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019"] * 9,
+    ],
+)
+def test_normalizers_that_make_no_text_longer_are_taken(copy, parts):
+    edit(copy / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": parts})
+    assert opened(copy).chat.prompt(CHAT)
+
+
+def test_what_an_adapter_began_with_is_not_done_again(adapter, monkeypatch):
+    """Its matrices are read; a costly start would be for nothing."""
+    key("adapter_config.json", init_lora_weights="orthogonal")(adapter)
+    monkeypatch.setattr("peft.tuners.lora.layer.LoraLayer.orthogonal_init", None)
+    assert opened(adapter, lora=LORA).adapter is not None
+
+
+def test_layers_that_an_adapter_repeats(adapter):
+    key("adapter_config.json", layer_replication=[[0, 2], [0, 0]])(adapter)
+    assert opened(adapter, lora=LORA).adapter is not None
 
 
 def test_the_border_lets_interrupts_and_full_memory_pass():

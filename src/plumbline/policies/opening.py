@@ -4,12 +4,18 @@ Damaged files make transformers, tokenizers, peft and torch fail in any way, a P
 no Exception.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies.memory import is_full
+
+os.environ["RUST_BACKTRACE"] = "0"  # tokenizers' panics are errors of ours; its stack would stand before them
 
 
 @contextmanager
@@ -33,6 +39,48 @@ def one_line(error: BaseException) -> str:
     """A library's own words on one line, with the error's type where they alone say nothing."""
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in str(error)).split())[:300]
     return words if " " in words else f"{type(error).__name__} {words}".strip()
+
+
+ELEMENTS, SPARE, OBJECT = 16, 2**26, 2**10
+"""Of weights: those that a byte of a file may be (of 1.5 bits, and made twice while they are loaded), those that any
+model may have beside them, and what a module counts as."""
+
+
+@contextmanager
+def bounded(source: str, held: int) -> Iterator[None]:
+    """Refuse, before it takes its memory, a model that is built in the block and far larger than its weights.
+
+    Args:
+        source: what is opened, for the message.
+        held: bytes of its weights on the disk.
+
+    Raises:
+        ModelError: its modules, parameters and buffers are more than those bytes can be.
+    """
+    from torch.nn.modules import module
+
+    counted, owner = 0, threading.get_ident()
+
+    def count(_module: Any, _name: str, part: Any) -> None:
+        nonlocal counted
+        if threading.get_ident() == owner:
+            counted += part.numel() if hasattr(part, "numel") else OBJECT
+        if counted > ELEMENTS * held + SPARE:
+            raise ModelError(
+                f"the config of {source} is of a model that is far larger than its weights ({held:,} bytes)",
+                "use the config.json that was saved with these weights",
+            )
+
+    hooks = [
+        module.register_module_module_registration_hook(count),
+        module.register_module_parameter_registration_hook(count),
+        module.register_module_buffer_registration_hook(count),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 GROWTH, FREE = 64, 1024
@@ -74,31 +122,63 @@ def encode(read: Callable[[], Sequence[int]], text: str, tokenizer: Any, rows: i
 PROBE = "Aa0 ?!.,:;-_/\\|<>{}[]()=\"'\n\te\u00e9\u4e00"
 
 
-def check_growth(tokenizer: Any, source: str) -> None:
-    """Refuse a tokenizer whose normalizer makes a text many times longer, before a long one goes through it.
+def check_tokenizer(tokenizer: Any, source: str) -> None:
+    """Refuse a tokenizer that makes a text many times longer, before one goes through it, or other ids each time.
 
     Raises:
-        ModelError: it does so with some character, or with a few.
+        ModelError: it does so, by what its parts are, or with some character, or with a few.
     """
-    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
-    if normalizer is None:
+    fix = "use the model's own tokenizer"
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if any(getattr(getattr(backend, "model", None), key, None) for key in DRAWN) or _is_drawn(tokenizer):
+        raise ModelError(f"the tokenizer of {source} draws at random how it cuts a text", "save it without its dropout")
+    steps = [[*_parts(getattr(backend, kind, None))] for kind in ("normalizer", "pre_tokenizer", "decoder")]
+    for way in (steps[0] + steps[1], steps[2]):
+        times, more = 1.0, 0.0
+        for part in way:
+            grows = _growth(part)
+            times, more = times * grows, more * grows + len(part.get("prepend", ""))
+        if times > GROWTH or more > FREE:
+            raise ModelError(f"the tokenizer of {source} may make a text {times:,.0f} times longer", fix)
+    if (normalizer := getattr(backend, "normalizer", None)) is None:
         return
-    parts = _parts(normalizer)
     for text in [*map(chr, range(32, 127)), *(PROBE[:size] for size in range(1, len(PROBE) + 1))]:
-        made = text
-        for part in parts:
-            made = part.normalize_str(made)
-            if len(made) > GROWTH * len(text) + FREE:
-                raise ModelError(
-                    f"the tokenizer of {source} makes over {GROWTH * len(text) + FREE:,} characters of {text!r}",
-                    "use the model's own tokenizer",
-                )
+        if len(normalizer.normalize_str(text)) > GROWTH * len(text) + FREE:
+            raise ModelError(
+                f"the tokenizer of {source} makes over {GROWTH * len(text) + FREE:,} characters of {text!r}", fix
+            )
 
 
-def _parts(normalizer: Any) -> list[Any]:
-    """The normalizers that one is a sequence of, however deep: each makes a text longer by a factor of its own."""
-    from tokenizers.normalizers import Sequence
+DRAWN = ("dropout", "nbest_size", "alpha")
+"""Of a BPE and of a unigram model: what makes it cut the same text in other ways."""
+_EMPTY = re.compile(r"\(\?|[*?|^$]|\\[bBAzZGK]|\{0?,|^$")
+"""In a pattern that may match where nothing is."""
 
-    if not isinstance(normalizer, Sequence):
-        return [normalizer]
-    return [part for index in range(len(normalizer)) for part in _parts(normalizer[index])]
+
+def _is_drawn(tokenizer: Any) -> bool:
+    """Whether a tokenizer reads one text in two ways; those in Rust tell by their settings."""
+    text = PROBE * 10
+    return not getattr(tokenizer, "is_fast", True) and len({tuple(tokenizer(text)["input_ids"]) for _ in range(3)}) > 1
+
+
+def _parts(whole: Any) -> Iterator[Mapping[str, Any]]:
+    """The settings of what a normalizer, pre-tokenizer or decoder is a sequence of, however deep."""
+    left = [] if whole is None else [json.loads(whole.__getstate__())]
+    while left:
+        part = left.pop(0)
+        inner = next((part[key] for key in ("normalizers", "pretokenizers", "decoders") if key in part), None)
+        if inner is None:
+            yield part
+        left = [*(inner or []), *left]
+
+
+def _growth(part: Mapping[str, Any]) -> float:
+    """How many times longer a part of a tokenizer may make a text."""
+    if part["type"] == "ByteLevel":
+        return 2.0  # a letter of two bytes becomes two letters of two bytes
+    if part["type"] != "Replace":
+        return 2.0 if "" in part.values() else 1.0  # BPEDecoder, CTC: a blank for each nothing
+    pattern, content = part["pattern"], len(part["content"])
+    if literal := pattern.get("String"):
+        return max(1.0, content / len(literal))
+    return max(1.0, content + bool(_EMPTY.search(pattern.get("Regex", ""))))

@@ -23,11 +23,22 @@ INDICES = {"model.safetensors": "model.safetensors.index.json", "pytorch_model.b
 """Weights in one file, and the index of those in several; the first that is there is read."""
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "spiece.model")
 SIZES = {
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 10**4),
+    **dict.fromkeys(
+        ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers"), 10**3
+    ),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads"), 10**5),
-    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "vocab_size", "num_labels"), 2**26),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "vocab_size"), 2**26),
+    "num_labels": 10**4,
 }
-"""Keys of a config.json that are sizes, and what none of them exceeds: a model is made of them before it is loaded."""
+"""Keys of a config.json that are sizes, and what none of them exceeds: lists, tables and modules of so many are made
+before the weights are looked at."""
+KINDS: Mapping[str, Any] = {
+    "family": str,
+    **dict.fromkeys(("attention", "quantize"), str | None),
+    "canvas": int | None,
+    "predicts_next": bool | None,
+}
+"""Settings of ours in a model's files that are read before the family's own section checks them all."""
 WEIGHTS = re.compile(r"model[\w.-]*\.safetensors|pytorch_model[\w.-]*\.bin|adapter_model\.(safetensors|bin)")
 ONE_SET = "move away what is not meant"
 WINDOWS = ("sliding_window", "window_size", "attention_window_size", "attention_chunk_size", "local_attention")
@@ -162,6 +173,16 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in TOKENIZERS)
 
 
+def held_bytes(source: str) -> int:
+    """How large the files of weights of a model or an adapter are; without end for one of a hub."""
+    path = Path(source)
+    if not path.is_dir():
+        return path.stat().st_size if path.exists() else 2**63
+    return sum(
+        (path / name).stat().st_size for name in [*pickles(path), *(file.name for file in path.glob("*.safetensors"))]
+    )
+
+
 def pickles(folder: Path) -> list[str]:
     """The files of weights in a folder whose reading may run what is in them."""
     found = (file.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in folder.glob(pattern))
@@ -218,6 +239,9 @@ def check_config(values: Mapping[str, Any], where: str) -> None:
         ModelError: names the key.
     """
     fix = "use the config.json that was saved with these weights"
+    for key, value in _inner(values):
+        if key in SIZES and isinstance(value, int) and value > SIZES[key]:
+            raise ModelError(f"{where} says {key}: {value}, which is no size", fix)
     for part in (values, values.get("text_config")):
         if not isinstance(part, Mapping):
             continue
@@ -238,6 +262,12 @@ def _is_size(value: object, most: int = 2**31) -> bool:
     if isinstance(value, list):
         return bool(value) and all(_is_size(each, most) for each in value)
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
+
+
+def _inner(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The keys of a config and of those in it, such as that of an encoder of images."""
+    for key, value in values.items():
+        yield from _inner(value) if isinstance(value, Mapping) else [(key, value)]
 
 
 def _has_windows(kinds: object) -> bool:
@@ -302,10 +332,17 @@ def saved_settings(source: str) -> Mapping[str, Any]:
 
 
 def _part(path: Path, key: str) -> dict[str, Any]:
-    """A mapping inside a JSON file; empty where either is not there."""
+    """A mapping inside a JSON file, of settings as a recipe has them; empty where either is not there.
+
+    Raises:
+        ModelError: it is no mapping, or one of them is of another type.
+    """
     found = read_object(path).get(key) if path.is_file() else None
     note_file(path, str(found))
-    return found if isinstance(found, dict) else {}
+    for name, value in found.items() if isinstance(found, dict) else [(key, found)] if found is not None else ():
+        if not isinstance(found, dict) or not isinstance(value, KINDS.get(name, object)):
+            raise ModelError(f"{path} says {name}: {str(value)[:80]!r}, which is no {name}", f"correct {key} in it")
+    return found or {}
 
 
 def adapter_settings(source: str) -> LoraSection:

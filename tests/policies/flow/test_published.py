@@ -10,7 +10,7 @@ from plumbline.errors import ModelError
 from plumbline.policies.flow.convert import convert
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
-from tests.policies.families import assert_both_laws_hold
+from tests.policies.families import assert_both_laws_hold, edit
 from tests.policies.flow.conftest import opened
 from tests.policies.published import tokenizer
 
@@ -188,6 +188,36 @@ def test_hostile_and_foreign_files_are_refused(tmp_path, vocabulary, content, me
     with pytest.raises(ModelError, match=message):
         convert(file, tmp_path / "out", str(tmp_path / "gpt2"), heads=HEADS)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (torch.empty(2**50, device="meta"), "which is no plain tensor of floats"),
+        (torch.empty((2**20, 2**30), device="meta"), "which is no plain tensor of floats"),
+        (torch.eye(3).to_sparse(), "which is no plain tensor of floats"),
+        (torch.ones(3, dtype=torch.int8), "which is no plain tensor of floats"),
+        (torch.ones(3, dtype=torch.complex64), "which is no plain tensor of floats"),
+        (torch.ones(1).expand(2**40), "more than it has"),
+        (torch.ones(1).as_strided((2**30, 2**20), (0, 0)), "more than it has"),
+        (torch.tensor(1.0), "cannot|is no FS-DFM|has weights of another shape"),
+    ],
+)
+@pytest.mark.parametrize("name", ["vocab_embed.weight", "time_embedding.mlp.2.weight", "blocks.0.mlp.0.weight"])
+def test_tensors_that_are_not_what_is_stored_are_refused(tmp_path, vocabulary, name, odd, message):
+    torch.save({"model": weights_of(vocabulary, student=False) | {name: odd}}, tmp_path / "file.pth")
+    with pytest.raises(ModelError, match=message):
+        convert(tmp_path / "file.pth", tmp_path / "out", str(tmp_path / "gpt2"), heads=HEADS)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("key", ["vocabulary", "hidden", "conditioning", "layers"])
+def test_a_config_of_far_more_than_its_weights(tmp_path, vocabulary, key):
+    saved(tmp_path / "checkpoint.pth", vocabulary, "student")
+    convert(tmp_path / "checkpoint.pth", tmp_path / "ours", str(tmp_path / "gpt2"), heads=HEADS, context=64)
+    edit(tmp_path / "ours" / "config.json", **{key: 10**4 if key == "layers" else 2**26})
+    with pytest.raises(ModelError, match="far larger than its weights"):
+        FlowNetwork.from_pretrained(tmp_path / "ours")
 
 
 def test_planted_faults_do_not_pass(tmp_path, vocabulary):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
-from plumbline.policies.opening import clear_opening_errors
+from plumbline.policies.opening import bounded, clear_opening_errors
 from plumbline.policies.pretrained.gguf_file import AGAIN
 from plumbline.policies.pretrained.loading import check_finite, load_tokenizer
 from plumbline.policies.saved import is_pointer
@@ -80,10 +80,11 @@ def convert(
         tensors = _tensors(_read(checkpoint), weights, checkpoint)
         words = _load(tokenizer)
         config = _config(tensors, heads, context, len(words), checkpoint)
-        network = FlowNetwork(config)
+        with bounded(str(checkpoint), checkpoint.stat().st_size), torch.device("meta"):
+            network = FlowNetwork(config)
         renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
         try:
-            missing, unexpected = network.load_state_dict(renamed, strict=False)
+            missing, unexpected = network.load_state_dict(renamed, strict=False, assign=True)
         except RuntimeError as error:  # torch's word for sizes that do not fit, of which the last line says most
             raise ModelError(
                 f"{checkpoint} has weights of another shape: {str(error).strip().splitlines()[-1].strip()[:200]}",
@@ -116,16 +117,24 @@ def _read(checkpoint: Path) -> Mapping[str, Any]:
 
 def _tensors(content: Mapping[str, Any], weights: str | None, checkpoint: Path) -> dict[str, Tensor]:
     """The chosen weights without wrappers' prefixes and without rotary buffers, which are computed."""
-    found = [key for key in CHOICES if isinstance(content.get(key), dict)]
-    key = weights or (found[0] if found else None)
+    there = [key for key in CHOICES if isinstance(content.get(key), dict)]
+    key = weights or (there[0] if there else None)
     if key is None or key not in content:
-        there = ", ".join(map(str, content))
+        has = ", ".join(map(str, content))
         raise ModelError(
-            f"{checkpoint} has no weights under {weights or ', '.join(CHOICES)} (it has {there})",
+            f"{checkpoint} has no weights under {weights or ', '.join(CHOICES)} (it has {has})",
             "name the key with weights=...",
         )
     plain = {re.sub(r"^(module\.|_orig_mod\.)+", "", name): tensor for name, tensor in content[key].items()}
-    return {name: t for name, t in plain.items() if isinstance(t, Tensor) and not name.endswith("inv_freq")}
+    found = {name: t for name, t in plain.items() if isinstance(t, Tensor) and not name.endswith("inv_freq")}
+    odd = [name for name, t in found.items() if t.layout != torch.strided or not t.is_floating_point() or t.is_meta]
+    size = sum(t.numel() * t.element_size() for t in found.values())  # of a view, more than is stored of it
+    if odd or size > 2 * checkpoint.stat().st_size:
+        what = (
+            f"{odd[0]}, which is no plain tensor of floats" if odd else f"tensors of {size:,} bytes, more than it has"
+        )
+        raise ModelError(f"{checkpoint} holds {what}", "give an unchanged checkpoint")
+    return found
 
 
 def _config(tensors: Mapping[str, Tensor], heads: int, context: int, vocabulary: int, checkpoint: Path) -> FlowConfig:

@@ -27,10 +27,10 @@ from plumbline.policies.flow.options import FlowModel
 from plumbline.policies.flow.sampler import sinusoid
 from plumbline.policies.masked.network import Network
 from plumbline.policies.masked.policy import CANVAS, PROMPT, SEQUENCES, check_model
-from plumbline.policies.opening import clear_opening_errors
+from plumbline.policies.opening import bounded, clear_opening_errors
 from plumbline.policies.pretrained.loading import check_finite
 from plumbline.policies.pretrained.policy import additive, padded
-from plumbline.policies.saved import saved_settings
+from plumbline.policies.saved import held_bytes, saved_settings
 from plumbline.storage import read_object
 
 MODEL_TYPE = "plumbline-flow"
@@ -221,8 +221,9 @@ class FlowNetwork(nn.Module):
         with clear_opening_errors(
             f"the weights in {folder} are of another model", "use the config.json saved with them"
         ):
-            network = cls(read_config(read_object(config), str(config)))
-            network.load_state_dict(load_file(path))
+            with bounded(str(folder), held_bytes(str(folder))), torch.device("meta"):
+                network = cls(read_config(read_object(config), str(config)))
+            network.load_state_dict({name: each.float() for name, each in load_file(path).items()}, assign=True)
         return network
 
 

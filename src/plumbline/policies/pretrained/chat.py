@@ -11,15 +11,15 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, ModelError
-from plumbline.policies.opening import encode
+from plumbline.policies.opening import clear_opening_errors, encode
 from plumbline.policies.policy import Demonstration
+from plumbline.policies.pretrained.rendering import TEMPLATE, render
 from plumbline.recipe import ModelSection
 from plumbline.records import Message
 from plumbline.storage import one_line, read_text
@@ -34,8 +34,9 @@ _THOUGHT = re.compile(r"<\|?([^<>|/]+)>\s*\w*\s*<[/|]?\1\|?>|<\|?([^<>|/]+)\|>\s
 """A thought without a thought: <think></think>, <|channel>thought<channel|>, or the end alone."""
 _MARK = re.compile(r"[^\w\s]")
 """Part of every added token but blanks and words, which any text has."""
+_ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>")
+"""How Python writes a function or an object: by where it lies in memory."""
 _OPENED = re.compile(r"<([^<>|/]+)>\s*$")
-_TEMPLATE = "give another template (model.chat_template: a Jinja file, or chatml)"
 
 
 def read_template(path: str) -> str:
@@ -87,7 +88,7 @@ class Chat:
                 f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template",
                 "set model.chat_template to chatml, or to the path of a Jinja file",
             )
-        self._clock = datetime.fromisoformat(date).strftime
+        self._date = date
         self._added = {int(i): str(token) for i, token in getattr(tokenizer, "added_tokens_decoder", {}).items()}
         asked, finished = self._tried()
         self.end_of_turn = self._find_end_of_turn(finished.rpartition(ANSWER)[2].lstrip())
@@ -109,14 +110,14 @@ class Chat:
                 )
             except (DataError, ModelError) as error:
                 if not lead:
-                    raise ModelError(
-                        f"a question and an answer cannot be rendered: {error.cause}", _TEMPLATE
-                    ) from error
+                    raise ModelError(f"a question and an answer cannot be rendered: {error.cause}", TEMPLATE) from error
             else:
                 break
+        if found := _ADDRESS.search(asked):
+            raise ModelError(f"the chat template writes {found[0]}, which is another text in each process", TEMPLATE)
         if QUESTION not in asked or ANSWER not in finished:
             lost = "the answer" if QUESTION in asked else "the question"
-            raise ModelError(f"the chat template leaves out {lost} of a chat whose messages are plain text", _TEMPLATE)
+            raise ModelError(f"the chat template leaves out {lost} of a chat whose messages are plain text", TEMPLATE)
         return asked, finished
 
     def _find_end_of_turn(self, rest: str) -> int:
@@ -178,29 +179,16 @@ class Chat:
     def _render(self, messages: Sequence[Message], *, prompt: bool) -> str:
         if not messages:
             raise DataError("a chat without a message", "give at least one")
+        told: dict[str, Any] = {"messages": [dict(each) for each in messages], "tools": None, "documents": None}
+        special = {**self.tokenizer.special_tokens_map, "add_generation_prompt": prompt}
         try:
-            # As apply_chat_template does, which takes no clock.
-            from transformers.utils.chat_template_utils import _compile_jinja_template
-
-            text = _compile_jinja_template(self.tokenizer.get_chat_template()).render(
-                messages=[dict(each) for each in messages],
-                tools=None,
-                documents=None,
-                add_generation_prompt=prompt,
-                **{**self.tokenizer.special_tokens_map, "strftime_now": self._clock},
-            )
-        except Exception as error:
-            if type(error).__name__ == "TemplateError":  # a template's own raise_exception; its subclasses are faults
-                raise DataError(
-                    f"the chat template refuses these messages: {one_line(error)}",
-                    "give the messages that it takes, or set model.chat_template to a Jinja file that takes these",
-                ) from error
-            raise ModelError(
-                f"the chat template fails: {type(error).__name__}: {one_line(error)}", _TEMPLATE
-            ) from error
-        if not isinstance(text, str):
-            raise ModelError(f"the chat template gives {type(text).__name__}, and no text", _TEMPLATE)
-        return text
+            template = self.tokenizer.get_chat_template()
+            values = json.dumps({**told, **special}, default=str)
+        except (TypeError, ValueError) as error:  # several by name, of which none is the default
+            raise ModelError(f"the chat template fails: {type(error).__name__}: {one_line(error)}", TEMPLATE) from error
+        if not isinstance(template, str):
+            raise ModelError(f"the chat template is {type(template).__name__}, and no text", TEMPLATE)
+        return render(template, self._date, values)
 
     def _ids(self, text: str) -> list[int]:
         return encode(
@@ -250,7 +238,8 @@ class Chat:
     def text(self, tokens: Sequence[int]) -> str:
         """The text of an answer's ids, without the token that ended it and other special tokens."""
         kept = list(tokens[:-1] if len(tokens) and tokens[-1] in self.stop_ids else tokens)
-        return str(self.tokenizer.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        with clear_opening_errors("the tokenizer cannot write an answer as text", "use the model's own tokenizer"):
+            return str(self.tokenizer.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 class _Plain:

@@ -23,18 +23,20 @@ from torch.utils.checkpoint import checkpoint
 
 from plumbline.config.imports import check_consent
 from plumbline.errors import DataError, ModelError
-from plumbline.policies.opening import check_growth, clear_opening_errors
+from plumbline.policies.opening import bounded, check_tokenizer, clear_opening_errors
 from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.adapters import adapted, not_for_adapters
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.saved import (
     ADAPTER,
+    SIZES,
     adapter_base,
     adapter_settings,
     check_config,
     check_source,
     has_tokenizer,
+    held_bytes,
     is_adapter,
     reach_hub,
 )
@@ -235,7 +237,7 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
         tokenizer = kind.from_pretrained(
             folder, trust_remote_code=section.trust_remote_code, local_files_only=is_here(source), **file
         )
-        check_growth(tokenizer, source)
+        check_tokenizer(tokenizer, source)
     if is_gguf(source):
         split_as_trained(tokenizer, source)
     if isinstance(section, HidingModel) and section.mask_token is not None:
@@ -317,7 +319,7 @@ def _model(
             )
             options |= {"quantization_config": four_bits, "device_map": {"": device}}
         try:
-            with without_bars(source):
+            with without_bars(source), bounded(source, held_bytes(source)):
                 model, info = AutoModelForCausalLM.from_pretrained(folder, **file, **options)
         except RuntimeError as error:
             if "ignore_mismatched_sizes" not in str(error):
@@ -471,12 +473,15 @@ def _with_lora(model: Any, section: LoraSection, seed: int, *, empty: bool = Fal
 
 
 def _adapter(model: Any, folder: str) -> Any:
-    from peft import PeftModel
+    from peft import PeftConfig, PeftModel
 
     with clear_opening_errors(f"the adapter in {folder} is of another model", _ANOTHER):
-        with warnings.catch_warnings(record=True) as said:
+        config: Any = PeftConfig.from_pretrained(folder, local_files_only=True)
+        _check_adapter(config, folder)
+        config.init_lora_weights = True  # what training began with may be costly, and is overwritten
+        with warnings.catch_warnings(record=True) as said, bounded(folder, held_bytes(folder)):
             warnings.simplefilter("always")
-            adapter = PeftModel.from_pretrained(model, folder, is_trainable=True, local_files_only=True)
+            adapter = PeftModel.from_pretrained(model, folder, is_trainable=True, config=config)
         if any("missing adapter keys" in str(each.message) for each in said):
             # peft renames weights for some architectures, finds nothing of the new name, and leaves random ones.
             saved = load_file(Path(folder) / "adapter_model.safetensors")
@@ -487,6 +492,31 @@ def _adapter(model: Any, folder: str) -> Any:
     return adapter
 
 
+BEGINNINGS = ("gaussian", "eva", "orthogonal", "mica")
+"""What may stand in init_lora_weights: the others change the base as well, to what no file holds."""
+
+
+def _check_adapter(config: Any, folder: str) -> None:
+    """Refuse an adapter that needs another base than the one it names, or sizes that none has.
+
+    Raises:
+        ModelError: names the key.
+    """
+    begun = getattr(config, "init_lora_weights", None)
+    if not isinstance(begun, bool | None) and begun not in BEGINNINGS:
+        raise ModelError(
+            f"the adapter in {folder} began with init_lora_weights {str(begun)[:80]!r}, which changes its base as well",
+            "save it as a plain LoRA adapter (peft: save_pretrained with path_initial_model_for_weight_conversion)",
+        )
+    layers = sum(end - start for start, end in getattr(config, "layer_replication", None) or ())
+    ranks = {name: rank for name, rank in {"": config.r, **(config.rank_pattern or {})}.items() if rank > MOST_RANK}
+    if layers > SIZES["num_hidden_layers"] or ranks:
+        what = f"repeats {layers:,} layers" if not ranks else f"has a rank of {max(ranks.values()):,}"
+        raise ModelError(f"the adapter in {folder} {what}, which is no size", f"use the {ADAPTER} saved with it")
+
+
+MOST_RANK = 2**15
+"""Of an adapter: as many as the states of the largest models have elements."""
 _ANOTHER = "check base_model_name_or_path in its adapter_config.json"
 PATTERNS = ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern")
 """Keys of an adapter's configuration whose texts, or keys, peft takes for regular expressions."""
