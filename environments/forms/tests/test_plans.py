@@ -398,6 +398,7 @@ def test_hostile_plans_are_read_in_no_time():
         "Type 'a' in the b: " + "a" * 11000,
         "Type 'a' into '" + ":*" * 5500 + "x'",
         *(" " * 11000 + "Type 'a'", "Click " + "and " * 2900, "Click " + ", " * 5000),
+        *("_" * 11900, "\n".join(["_" * 11900] * 4), "_" * 5000 + " a" + "_" * 5000, "a_" * 5000),
     ]
 
     def within_limits(text):

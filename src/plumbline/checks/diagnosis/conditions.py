@@ -11,8 +11,11 @@ between the difference is inside the noise, and nothing is decided. Numbers of a
 
 import math
 import operator
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,17 +66,31 @@ class RunFigures:
         self.run, self.trained = run, run.rows("rl") if trained is None else trained
         self.files = {key: path for key, path in run.evaluation_files().items() if key.stage in STAGES}
         self._read: dict[EvaluationKey, Evaluation] = {}
+        # Rules are judged at every step: what they ask at each is found once.
+        self._columns: dict[str, tuple[list[int], list[float]]] = {}
+        self._steps: dict[str, Sequence[int]] = {}
+        self._keys: dict[str, dict[int, list[EvaluationKey]]] = {}
 
-    def steps(self, metric: str) -> list[int]:
-        """The steps that have a value of it."""
-        if metric.startswith("train/"):
-            return [row["step"] for row in self.trained if row.get(metric) is not None]
-        return list(self._points(metric))
+    def steps(self, metric: str) -> Sequence[int]:
+        """The steps that have a value of it, ascending; a slice of them is no copy."""
+        if metric not in self._steps:
+            steps = self._column(metric)[0] if metric.startswith("train/") else self._points(metric)
+            self._steps[metric] = memoryview(array("q", sorted(set(steps))))
+        return self._steps[metric]
 
     def numbers(self, metric: str, step: int, window: int) -> list[float]:
         """The last `window` values up to a step."""
-        values = [row[metric] for row in self.trained if row.get(metric) is not None and row["step"] <= step]
-        return [float(value) for value in values[-window:]]
+        steps, values = self._column(metric)
+        end = bisect_right(steps, step)
+        return values[max(0, end - window) : end]
+
+    def _column(self, metric: str) -> tuple[list[int], list[float]]:
+        """The steps and the values of a metric of training, in the order of the steps."""
+        if metric not in self._columns:
+            rows = [(row["step"], float(row[metric])) for row in self.trained if row.get(metric) is not None]
+            rows.sort(key=operator.itemgetter(0))
+            self._columns[metric] = [step for step, _ in rows], [value for _, value in rows]
+        return self._columns[metric]
 
     def measured(self, metric: str, step: int) -> Measured:
         """The values of the examples at a step that `steps` has; what could not be judged has none."""
@@ -101,6 +118,7 @@ class RunFigures:
         key = self._points(metric)[step][0] if metric.startswith("eval/") else None
         return f"at step {step}" if key is None or key.step is not None else f"after {key.stage} on {key.split}"
 
+    @cached_property
     def known(self) -> list[str]:
         """The metrics that could be meant."""
         trained = {key for row in self.trained for key in row if key.startswith("train/")}
@@ -123,10 +141,12 @@ class RunFigures:
 
     def _points(self, metric: str) -> dict[int, list[EvaluationKey]]:
         """The evaluations of a metric's tasks by step, where all of them have what is asked for; ascending."""
-        tasks, what = self._named(metric)
-        points = [self._points_of(task, what) for task in tasks]
-        steps = sorted(set.intersection(*map(set, points))) if points else []
-        return {step: [keys[step] for keys in points] for step in steps}
+        if metric not in self._keys:
+            tasks, what = self._named(metric)
+            points = [self._points_of(task, what) for task in tasks]
+            steps = sorted(set.intersection(*map(set, points))) if points else []
+            self._keys[metric] = {step: [keys[step] for keys in points] for step in steps}
+        return self._keys[metric]
 
     def _points_of(self, task: str, what: str) -> dict[int, EvaluationKey]:
         recipe, section = self.run.recipe, self.run.recipe.evaluation
@@ -176,8 +196,14 @@ class Evidence:
 
     def steps(self, metric: str) -> list[int]:
         """The steps at which all runs have it, ascending."""
-        shared = set.intersection(*(set(run.steps(metric)) for run in self.runs))
-        return sorted(step for step in shared if self.until is None or step <= self.until)
+        return list(self.view_steps(metric))
+
+    def view_steps(self, metric: str) -> Sequence[int]:
+        """The same without a copy, for what is asked at every step."""
+        shared = self.runs[0].steps(metric)
+        for other in self.runs[1:]:
+            shared = sorted(set(shared) & set(other.steps(metric)))
+        return shared if self.until is None else shared[: bisect_right(shared, self.until)]
 
     def estimate(self, condition: Condition, step: int, base: int | None = None) -> Estimate:
         """A condition's figure at a step.
@@ -409,7 +435,7 @@ def _unknown(said: str, need: str) -> ConditionVerdict:
 def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
     """Of one metric: the points to look at, or why there are none, and what they are beside the bounds."""
     metric = str(condition.metric)
-    steps = evidence.steps(metric)
+    steps = evidence.view_steps(metric)
     if condition.minus is not None and steps:
         metric, both = condition.minus, set(evidence.steps(condition.minus))
         steps = [step for step in steps if step in both]
@@ -423,8 +449,9 @@ def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
         )
     last, after, since = steps[-1], condition.after or 0, condition.since
     first = max(condition.at or 0, last if after > last and evidence.stopped else after)
-    ready = [step for step in steps if step >= first and (since is None or step > since)]
-    base = None if since is None else max((step for step in steps if step <= since), default=None)
+    before = 0 if since is None else bisect_right(steps, since)
+    ready = steps[max(before, bisect_left(steps, first)) :]
+    base = steps[before - 1] if before else None
     if since is not None and base is None:
         return _unknown(f"{metric} has no point up to step {since}", "an evaluation.every that gives it one")
     if not ready:
@@ -455,7 +482,7 @@ def _figure(condition: Condition, evidence: Evidence) -> ConditionVerdict:
 
 
 def _no_metric(metric: str, evidence: Evidence) -> ConditionVerdict:
-    known = evidence.runs[0].known()
+    known = evidence.runs[0].known
     names = [name for name in known if name.startswith(metric[:5])]
     if metric.startswith("eval/") and not names:
         return _unknown(f"there is no evaluation yet, so no {metric}", "let the run be evaluated (evaluation.every)")

@@ -160,7 +160,7 @@ def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series])
         known = [one.parts.get(part) if part else one.reward for one in stored]
         values = [value for value in known if value is not None and np.isfinite(value)]
         logged = series.get(name, EMPTY)
-        at = logged.values[logged.steps == step]
+        at = logged.at(step)
         if values and len(at):
             return bool(abs(float(np.mean(values)) - at[0]) < 1e-4 * max(1.0, abs(at[0])) + logged.rounding)
     return None

@@ -47,6 +47,11 @@ class Series:
         """From a step on."""
         return Series(self.steps[self.steps >= step], self.values[self.steps >= step], self.rounding)
 
+    def at(self, step: int) -> NDArray[np.float64]:
+        """The value of a step [1]; [0] where none was logged."""
+        place, end = np.searchsorted(self.steps, [step, step + 1])
+        return self.values[place:end]
+
     def last(self, count: int) -> "Series":
         """The last so many."""
         return Series(self.steps[-count:], self.values[-count:], self.rounding)

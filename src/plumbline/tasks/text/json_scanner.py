@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.json_strings import BLANK, NAME, OPENING, QUOTE, far_end, find_end, past, quoted_key, unescape
+from plumbline.tasks.text.json_strings import (
+    BLANK,
+    NAME,
+    OPENING,
+    QUOTE,
+    Ending,
+    far_end,
+    find_end,
+    past,
+    quoted_key,
+    unescape,
+)
 from plumbline.tasks.text.numbers import CURRENCY, read_number
 
 MISSING: Any = object()
@@ -124,7 +135,10 @@ class Scanner:
         repairs == {"bare_key", "decimal_comma"}
     """
 
-    __slots__ = ("bare", "depth", "far", "lost", "pos", "raw", "reach", "repairs", "resume", "size", "stopped", "text")
+    __slots__ = (
+        *("bare", "depth", "far", "lost", "near", "pos", "raw", "reach", "repairs", "resume", "size", "stopped"),
+        "text",
+    )
 
     def __init__(self, text: str, repairs: set[str], *, raw: bool = False, far: bool = False) -> None:
         self.text, self.size, self.repairs, self.raw, self.far = text, len(text), repairs, raw, far
@@ -142,6 +156,8 @@ class Scanner:
         """How deep the object is nested whose next key is read."""
         self.bare = 0
         """How many values were texts without quotes."""
+        self.near: dict[int, int] = {}
+        """From where on no text of an object ends far, by the identity of the keys that its schema names."""
 
     def read(self, start: int, schema: Schema | None) -> Any:
         """Read the object or array whose bracket is at `start`, or the elements behind a comma there.
@@ -469,7 +485,7 @@ class Scanner:
                 return self._stop("unreadable", pos, pos + 1)
             self.pos = end + 3
             return text[pos + 3 : end]
-        ending = far_end(text, pos + 1, known) if self.far and quote == '"' and not in_array else None
+        ending = self._far_end(pos + 1, known) if self.far and quote == '"' and not in_array else None
         if ending is None:
             self.reach = self.size if self.far and not in_array else self.reach
             ending = find_end(text, pos + 1, quote, in_array=in_array, known=known)
@@ -500,6 +516,15 @@ class Scanner:
         longer = [one for one in schema.enum if isinstance(one, str) and one.startswith(content)] if schema else []
         may_be_half = schema is None or (longer == [content] if schema.enum else schema.admits("string"))
         return content if may_be_half else MISSING
+
+    def _far_end(self, start: int, known: Known) -> Ending | None:
+        """See `far_end`; where none follows, none follows further on."""
+        if start >= self.near.get(id(known), self.size):
+            return None
+        ending = far_end(self.text, start, known)
+        if ending is None:
+            self.near[id(known)] = start
+        return ending
 
     def _unescaped(self, written: str, *, cut: bool = False) -> str:
         content, odd = unescape(written, cut=cut, raw=self.raw)

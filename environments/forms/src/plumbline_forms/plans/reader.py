@@ -380,7 +380,8 @@ _FAILED = "without success"
 AROUND_URL = "'\"`<>()[]*_.,;“”‘’«»"
 """What stands around an address without quotation marks, and is none of it."""
 _URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s<>'\"`]+", re.IGNORECASE)
-_HEADED = re.compile(r"[*_'\"]*(?P<label>[^:*'\"]{1,200})[*_'\"]*:[*_'\"]*\s+(?P<rest>.+)", re.DOTALL)
+_HEADED = re.compile(r"[*_'\"]*+(?P<label>[^:*'\"]{1,200}+)[*_'\"]*+:[*_'\"]*+\s+(?P<rest>.+)", re.DOTALL)
+"""A label in front of a step; no part of it gives back what it took, because a label may hold underscores, too."""
 _TITLE = re.compile(r"(?:\s*#[^'\"`*/]*|[^'\"`*/]*:[\s*_]*|\W*(?:\d+\W+)?\*\*[^'\"`*/]*\*\*\W*)")
 """A heading of the lines below it: behind "#", before ":" or bold, without a quotation and an address."""
 _LONGEST_TITLE = 200

@@ -99,16 +99,18 @@ def _lines(path: Path) -> list[_Line]:
 
 
 def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
-    bar, begun = None, ""
+    bar, begun = None, list[str]()
     for line in lines:
         if "%|" in line and (bars := _BAR.findall(line)):
             bar = (int(bars[-1][0]), int(bars[-1][1]))
         # One may be cut where the terminal ended, or after a comma.
-        text, begun = begun + line if begun and "{" not in line else line, ""
-        if "{" not in text:
-            continue
-        if text.rfind("{") > text.rfind("}") and len(text) < 20_000:
-            begun = text[text.rfind("{") :]
+        if begun and "{" not in line:
+            begun.append(line)
+            if "}" not in line:
+                continue  # it is read where it ends, and not at each line before
+        text, begun = line if "{" in line else "".join(begun), []
+        if text.rfind("{") > text.rfind("}"):
+            begun = [text[text.rfind("{") :]]
         for held in _DICT.finditer(text):
             row = of_evaluation({key: number or of for key, of, number in _ITEM.findall(held[0])})
             if (numbered := _NUMBERED.search(text[max(0, held.start() - 40) : held.start()])) and not any(
@@ -267,9 +269,9 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
         every = max(1, round(total / len(at)))
     else:
         known = False
-    rows, step = [], offset
+    rows, step, trained = [], offset, set(at)
     for number, row in enumerate(logged):
-        step += every if number in set(at) else 0
+        step += every if number in trained else 0
         rows.append({**row, "step": str(max(step, offset + every))})
     if known and total >= step:
         rows[-1]["total_steps"] = str(total)

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -206,10 +207,12 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
     if len(runs) < 2:
         return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
-    of = {}
+    of, shared = {}, [key for key in names if " - " not in key]
+    columns: dict[str, list[str]] = {}
+    for key in names:
+        columns.setdefault(key.rpartition(" - ")[0], []).append(key)
     for run in runs:
-        own = [key for key in names if key.startswith(f"{run} - ") and key.rpartition(" - ")[0] == run]
-        shared = [key for key in names if " - " not in key]
+        own = columns[run]
         of[run] = [
             {_metric(key): row[key] for key in (*shared, *own) if key in row}
             for row in rows
@@ -255,13 +258,17 @@ def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     known = {key for row in rows for key in row if our_name(key) not in {None, "epoch"}}
     at = {key: {number for number, row in enumerate(rows) if _logged(row.get(key))} for key in known}
 
+    @cache
+    def is_usual(key: str, other: str) -> bool:
+        """Whether another one is there in nine of ten rows that have this one."""
+        return len(at[key] & at[other]) >= 0.9 * len(at[key])
+
     def is_gap(key: str, number: int) -> bool:
         value = rows[number][key]
         if key not in known or not isinstance(value, float) or value == value:
             return False
         present = [other for other in known if number in at[other]]
-        # None of the metrics that are there is there in nine of ten rows that have this one.
-        return bool(present) and all(len(at[key] & at[other]) < 0.9 * len(at[key]) for other in present)
+        return bool(present) and not any(is_usual(key, other) for other in present)
 
     return [{key: value for key, value in row.items() if not is_gap(key, number)} for number, row in enumerate(rows)]
 

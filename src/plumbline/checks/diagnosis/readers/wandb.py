@@ -175,7 +175,9 @@ def _records(content: bytes) -> tuple[list[bytes], bool]:
         at += length
         if len(piece) < length or not 1 <= kind <= 4 or zlib.crc32(bytes([kind]) + piece) != crc:
             return records, False
-        held = [piece] if kind in {1, 2} else [*held, piece]
+        if kind in {1, 2}:
+            held = []
+        held.append(piece)
         if kind in {1, 4}:
             records.append(b"".join(held))
             held = []

@@ -304,7 +304,8 @@ def find_data_order(history: History) -> Iterator[Finding]:
         most = [kinds[steps == step] for step in np.unique(steps)]
         main = [Counter(one.tolist()).most_common(1)[0][0] for one in most]
         at = [int(step) for step, (old, new) in zip(np.unique(steps)[1:], pairwise(main), strict=True) if old != new]
-        jumps = [step for step in jumps_of(history["reward"]) if any(abs(step - one) <= 2 for one in at)]
+        near = {step + apart for step in at for apart in range(-2, 3)}
+        jumps = [step for step in jumps_of(history["reward"]) if step in near]
         yield _sorted_by("kind", share, rows, jumps, kinds)
     elif np.ptp(lengths) > 0 and abs(share := _correlation(steps, lengths)) > LENGTHS:
         yield _sorted_by("length", share, rows, [], None)

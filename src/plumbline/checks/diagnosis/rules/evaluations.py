@@ -205,15 +205,16 @@ def find_plateau(history: History) -> Iterator[Finding]:
     if len(values) < (PLATEAU_ENOUGH if name != "reward" else 5 * PLATEAU_ENOUGH):
         return
     places = np.arange(len(values))
-    found = min(range(3, round((1 - SHARE) * len(values))), key=lambda cut: _error(places, values, cut), default=None)
-    if found is None:
+    errors = _errors(values)[3 : round((1 - SHARE) * len(values))]
+    if not len(errors):
         return
+    found = 3 + int(np.argmin(errors))
     slope, start = np.polyfit(places[:found], values[:found], 1)
-    noise = float((_error(places, values, found) / max(len(values) - 4, 1)) ** 0.5)
+    noise = float((errors[found - 3] / max(len(values) - 4, 1)) ** 0.5)
     after = values[found:]
     rose, missing = float(slope * found), start + slope * places[found:] - after
     growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
-    if rose < max(LITTLE * height(values), 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
+    if rose <= max(LITTLE * height(values), 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
         return
     if abs(growth) > 0.25 * slope * len(after) or growth > GROWTH * rose:
         return
@@ -230,13 +231,19 @@ def find_plateau(history: History) -> Iterator[Finding]:
     )
 
 
-def _error(places: NDArray[np.int64], values: NDArray[np.float64], cut: int) -> float:
-    """The squared error of a line before a place and another from it on."""
-    total = 0.0
-    for part in (slice(None, cut), slice(cut, None)):
-        line = np.polyfit(places[part], values[part], 1)
-        total += float(((np.polyval(line, places[part]) - values[part]) ** 2).sum())
-    return total
+def _errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The squared error [n] of a line before each place and another from it on, by sums up to there."""
+    level = values - values.mean()
+    return np.append(0.0, _errors_of_line(level)[:-1]) + _errors_of_line(level[::-1])[::-1]
+
+
+def _errors_of_line(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The squared error [n] of a line through the values up to each, that one among them."""
+    places = np.arange(len(values), dtype=np.float64)
+    count, total = places + 1, np.cumsum(values)
+    across = np.cumsum(places * values) - places / 2 * total
+    spread = np.maximum(count * (count**2 - 1) / 12, 1.0)
+    return np.maximum(np.cumsum(values**2) - total**2 / count - across**2 / spread, 0.0)
 
 
 def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:

@@ -308,9 +308,9 @@ def find_jump(history: History) -> Iterator[Finding]:
     steps = sorted({step for jumps in jumping.values() for step in jumps})
     together = {
         step: {
-            name: max((jumps[at] for at in jumps if abs(at - step) <= NEAR), key=lambda run: run[0])
+            name: max((jumps[at] for at in near), key=lambda run: run[0])
             for name, jumps in jumping.items()
-            if any(abs(at - step) <= NEAR for at in jumps)
+            if (near := [at for at in range(step - NEAR, step + NEAR + 1) if at in jumps])
         }
         for step in steps
     }

@@ -446,13 +446,13 @@ def _away(series: Series, spread: Series) -> np.ndarray:
         return zero[:0]
     if len(values) < AROUND or not len(zero) or len(zero) > RARE * len(values) or zero[-1] == len(values) - 1:
         return np.array([], dtype=np.int64)
-    found = []
+    found, least = [], LEAST * height(values)
     for at in zero:
         near = values[max(0, at - AROUND // 2) : at + AROUND // 2 + 1]
         near = near[np.abs(near) > 1e-12]
         if len(near) < AROUND // 2:
             continue
         middle = float(np.median(near))
-        if middle > SURE * max(float(np.std(near, ddof=1)), LEAST * height(values)):
+        if middle > SURE * max(float(np.std(near, ddof=1)), least):
             found.append(steps[at])
     return np.array(found, dtype=np.int64)

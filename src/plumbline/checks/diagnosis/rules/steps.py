@@ -168,7 +168,7 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
         return
     middle = float(np.median(used))
     # A norm that is high for a while, as at first, is no spike: those around it are high, too.
-    around = np.array([np.median(used[max(0, at - AROUND) : at + AROUND + 1]) for at in range(len(used))])
+    around = _medians(used, AROUND)
     spikes = np.zeros(len(values), dtype=bool)
     spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
     spikes[: max(3, len(values) // 10)] = False  # a new head, an adapter or random weights begin far off
@@ -195,6 +195,17 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
             causes=("a loss summed over tokens instead of averaged", "a very low probability of the answers"),
             fix="look at the loss's denominator; raise the clip or lower the rate",
         )
+
+
+def _medians(values: np.ndarray, beside: int) -> np.ndarray:
+    """The median [n] of each value and so many on both sides of it, of what is there near the ends."""
+    places, width = range(len(values)), 2 * beside + 1
+    if len(values) < width:
+        return np.array([np.median(values[max(0, at - beside) : at + beside + 1]) for at in places])
+    inside = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
+    first = [np.median(values[: at + beside + 1]) for at in places[:beside]]
+    last = [np.median(values[at - beside :]) for at in places[-beside:]]
+    return np.concatenate([first, inside, last])
 
 
 def _silent(history: History) -> np.ndarray:
