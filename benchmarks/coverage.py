@@ -192,7 +192,7 @@ def show(title: str, name: str, columns: list[str]) -> None:
 
 
 def cell(figures: Values) -> str:
-    return " ".join(f"{one:.3f}".lstrip("0") for one in figures)
+    return "/".join(f"{one:.3f}".lstrip("0") for one in figures)
 
 
 def main() -> None:

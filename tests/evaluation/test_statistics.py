@@ -71,6 +71,7 @@ def test_no_difference_larger_than_a_margin_is_two_one_sided_tests():
         assert bool(max(lower, upper) < 0.05) is same
     assert paired(np.ones(240), np.ones(240)).within == pytest.approx(0.0133, abs=1e-4)  # all the same is not certainty
     assert paired(np.ones(6), np.ones(6)).within > 0.3
+    assert paired(np.zeros(60), np.full(60, 0.03)).within > 0.06  # nor is that all differ by the same
 
 
 RATES = [(0, 1), (1, 1), (0, 20), (0, 27), (16, 16), (1, 20), (1, 29), (7, 20), (30, 59), (15, 148), (81, 263)]

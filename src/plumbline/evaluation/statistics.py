@@ -12,13 +12,14 @@ larger than a margin is two one-sided tests (Schuirmann 1987), each mended for s
 `benchmarks/coverage.py` says how far all this holds.
 """
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -173,7 +174,7 @@ def pooled_interval(
     margins = [t_quantile(scatter.freedom) * scatter.error]
     margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
     half = math.hypot(*margins)
-    middle = float(np.mean([np.mean(np.asarray(values, dtype=np.float64)) for values in strata]))
+    middle = float(np.mean([np.asarray(values, dtype=np.float64).mean() for values in strata]))
     return Interval(middle, middle - half, middle + half, scatter.n)
 
 
@@ -187,8 +188,8 @@ class Scatter:
     freedom: int
     error: float
     """The standard error of the mean; it falls with the root of the units."""
-    shared: float = 0.0
-    """What of it stays, however many examples the same units have."""
+    inside: float = 0.0
+    """What of it goes where the same clusters have examples without end."""
     skewness: float = 0.0
     """Of the mean, which falls with the root of the units, too."""
     called: str = "examples"
@@ -201,6 +202,9 @@ class Scatter:
             return self.called
         each = round(self.n / self.units)
         return f"clusters of {each} examples" if each > 1 else "clusters"
+
+
+NOTHING = Scatter(0, 0, 1, math.nan)
 
 
 def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -> Scatter:
@@ -220,20 +224,15 @@ def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -
         n=sum(map(len, arrays)),
         freedom=min(1000, max(1, freedom)),
         error=math.hypot(*errors) / len(arrays),
-        shared=math.hypot(*(_shared(one, of) for one, of in named)) / len(arrays),
+        inside=math.hypot(*itertools.starmap(_inside, named)) / len(arrays),
     )
 
 
-def _shared(array: NDArray[np.float64], clusters: Clusters) -> float:
-    """The error of a mean of values [n] by what lies between their clusters (one-way analysis of variance)."""
+def _inside(array: NDArray[np.float64], clusters: Clusters) -> float:
+    """The error of a mean of values [n] by what lies inside their clusters."""
     n, (place, counts) = len(array), _counts(len(array), clusters)
-    if not 1 < len(counts) < n:
-        return 0.0
-    means = np.bincount(place, weights=array) / counts
-    inside = float(((array - means[place]) ** 2).sum()) / (n - len(counts))
-    between = float(counts @ (means - array.mean()) ** 2) / (len(counts) - 1)
-    typical = (n - float(counts @ counts) / n) / (len(counts) - 1)
-    return math.sqrt(max(0.0, between - inside) / typical / _alike(n, clusters))
+    off = array - (np.bincount(place, weights=array) / counts)[place]
+    return math.sqrt(float(off @ off) / max(1, n - len(counts)) / n)
 
 
 def _skewness(array: NDArray[np.float64], clusters: Clusters) -> float:
@@ -244,21 +243,19 @@ def _skewness(array: NDArray[np.float64], clusters: Clusters) -> float:
     place, counts = _counts(len(array), clusters)
     sums = np.bincount(place, weights=array - array.mean())
     means = sums / counts
-    means -= means.mean()
-    spread, apart = float(sums @ sums), float(means @ means)
-    if min(spread, apart) <= TIE**2:
-        return 0.0
-    by_sums = float((sums**3).sum()) / spread**1.5
-    weight = len(counts) ** 0.5 * float((counts**3).sum()) / float(counts @ counts) ** 1.5
-    by_means = float((means**3).sum()) / apart**1.5 * weight
+    by_sums, by_means = _cubed(sums), _cubed(means - means.mean()) * _cubed(counts) * len(counts) ** 0.5
     return min(by_sums, by_means, key=abs) if by_sums * by_means > 0 else 0.0
+
+
+def _cubed(numbers: NDArray[Any]) -> float:
+    """The sum of the cubes of numbers [C] by the cube of their length."""
+    length = math.sqrt(float(numbers @ numbers))
+    return float((numbers**3).sum()) / length**3 if length > TIE else 0.0
 
 
 def _skewed(t: float, skewness: float) -> float:
     """The quantile t on the side to which a mean is skewed, by Hall's transformation; on the other side t itself."""
-    if skewness <= TIE:
-        return t
-    return 3 / skewness * (1 - float(np.cbrt(1 - skewness * (t + skewness / 6))))
+    return t if skewness <= TIE else 3 / skewness * (1 - float(np.cbrt(1 - skewness * (t + skewness / 6))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,27 +272,27 @@ class Needed:
         return f"no feasible number of {self.unit}" if self.number is None else f"about {self.number:,} {self.unit}"
 
 
-def shown(scatter: Scatter, units: int, *, level: float = LEVEL, power: float = 2 * POWER - 1) -> float:
-    """How far a mean must lie from a bound for so many units to show it four times in five.
+BESIDE, WITHIN = (LEVEL, 2 * POWER - 1), (2 * LEVEL - 1, POWER)
+"""Levels of two-sided intervals: the one that must not hold a bound, and the one that the mean lies in where a bound is
+passed four times in five. That a mean is within a margin is two tests at 5 %, of which each succeeds nine times in ten.
+"""
 
-    Args:
-        scatter: of the mean; a further cluster is taken to have as many examples as those there are.
-        units: how many.
-        level: of the two-sided interval that must not hold the bound.
-        power: the level of the two-sided interval that the mean lies in four times in five.
-    """
+
+def shown(scatter: Scatter, units: int, levels: tuple[float, float] = BESIDE) -> float:
+    """How far from a bound a mean must lie for so many units to show it four times in five."""
     root = math.sqrt(scatter.units / units)
     freedom = min(1000, max(1, scatter.freedom * units // scatter.units))
-    quantile = _skewed(t_quantile(freedom, level), abs(scatter.skewness) * root) + t_quantile(freedom, power)
-    return quantile * scatter.error * root
+    sure, mean = (t_quantile(freedom, level) for level in levels)
+    return (_skewed(sure, abs(scatter.skewness) * root) + mean) * scatter.error * root
 
 
-def needed(scatter: Scatter, distance: float, *, level: float = LEVEL, power: float = 2 * POWER - 1) -> Needed:
-    """How many units show, four times in five, that a mean lies so far from a bound; see `shown`."""
+def needed(scatter: Scatter, distance: float, levels: tuple[float, float] = BESIDE) -> Needed:
+    """How many units show, four times in five, that a mean lies so far from a bound."""
     counted = range(scatter.units, MOST + 1)
-    at = bisect_left(counted, True, key=lambda units: shown(scatter, units, level=level, power=power) <= distance)
-    endless = shown(replace(scatter, error=scatter.shared), scatter.units, level=level, power=power)
-    return Needed(counted[at] if at < len(counted) else None, scatter.unit, endless > distance)
+    at = bisect_left(counted, True, key=lambda units: shown(scatter, units, levels) <= distance)
+    endless = replace(scatter, error=math.sqrt(max(0.0, scatter.error**2 - scatter.inside**2)))
+    is_others = scatter.units < scatter.n and shown(endless, scatter.units, levels) > distance
+    return Needed(counted[at] if at < len(counted) else None, scatter.unit, is_others)
 
 
 @cache
@@ -361,7 +358,7 @@ class Paired:
     """The mean of the second."""
     within: float = math.nan
     """The least margin that two one-sided tests at 5 % say the difference is smaller than, up or down."""
-    scatter: Scatter = Scatter(0, 0, 1, math.nan)
+    scatter: Scatter = NOTHING
 
 
 def paired(before: ArrayLike, after: ArrayLike, clusters: Clusters = None, seed: int = 0) -> Paired:
@@ -398,19 +395,19 @@ def _interval_of_change(difference: NDArray[np.float64], clusters: Clusters) -> 
     """
     n = len(difference)
     if not n:
-        return Interval(math.nan, math.nan, math.nan, 0), math.nan, Scatter(0, 0, 1, math.nan)
-    middle, error, freedom = float(difference.mean()), _error(difference, clusters), _freedom(n, clusters)
+        return Interval(math.nan, math.nan, math.nan, 0), math.nan, NOTHING
+    middle, error = float(difference.mean()), _error(difference, clusters)
     scatter = scatter_of([difference], [clusters])
     if not np.isin(difference, (-1.0, 0.0, 1.0)).all():
         scatter = replace(scatter, skewness=_skewness(difference, clusters))
     elif difference.any():
         unseen = (n * _alike(n, clusters)) ** -0.5
-        scatter = replace(
-            scatter, error=math.hypot(scatter.error, unseen / math.sqrt(2))
-        )  # it falls with n, not its root
         error = math.hypot(error, unseen)
-    half = t_quantile(freedom) * error
-    one_sided = t_quantile(freedom, 2 * LEVEL - 1)
+        # Of more examples less is unseen.
+        scatter = replace(scatter, error=math.hypot(scatter.error, unseen / math.sqrt(2)))
+    half, one_sided = (t_quantile(scatter.freedom, level) for level in (LEVEL, 2 * LEVEL - 1))
+    half *= error
+    error = max(error, scatter.error)  # which is not 0 where all differ by the same
     up, down = (_skewed(one_sided, sign * scatter.skewness) * error + sign * middle for sign in (1, -1))
     low, high = middle - half, middle + half
     if np.abs(difference).max() <= 1:  # rewards and shares
@@ -446,11 +443,6 @@ def direction(difference: Interval, p: float) -> Direction:
     return "rise" if difference.low > 0 else "fall"
 
 
-def can_differ(units: int, tests: int = 1) -> bool:
-    """Whether so many units can differ at all: where all have one sign, two of all flips are as extreme."""
-    return tests * 2.0 ** (1 - units) < SIGNIFICANT
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values adjusted for their number, in the same order (Holm 1979, Scandinavian Journal of Statistics 6).
 
@@ -465,11 +457,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def needed_within(change: Paired, margin: float) -> Needed:
-    """How many units would say, four times in five, that no difference is larger than a margin, if there is none.
-
-    Both one-sided tests must succeed, so each does nine times in ten.
-    """
-    return needed(change.scatter, margin, level=2 * LEVEL - 1, power=POWER)
+    """How many units would say, four times in five, that no difference is larger than a margin, if there is none."""
+    return needed(change.scatter, margin, WITHIN)
 
 
 def detectable(difference: Interval, tests: int = 1) -> float:

@@ -280,7 +280,7 @@ def _both(one: Scatter, other: Scatter) -> Scatter:
         n=one.n + other.n,
         freedom=one.freedom + other.freedom,
         error=math.hypot(one.error, other.error),
-        shared=math.hypot(one.shared, other.shared),
+        inside=math.hypot(one.inside, other.inside),
         called=one.called,
     )
 
