@@ -1,5 +1,8 @@
 """The evaluator of conditions: three answers, by intervals; what it says of noise, seeds and what is not there."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -145,6 +148,26 @@ def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
     assert evidence.steps("eval/extraction") == evidence.steps("eval/reading/strict") == [5]
     assert evidence.steps("eval/sql_qa") == []
     assert holds(evidence, metric="eval/reading/strict", below=0.4) is True
+
+
+def test_where_there_are_clusters_it_is_these_that_would_decide(tmp_path):
+    recipe = parse({"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}})
+    drawn = evaluation("extraction", 0.5, 64, "x")
+    by = np.random.default_rng(0).normal(0, 0.1, 8)
+    rows = tuple(
+        replace(row, cluster=f"c{n // 8}", reward=float(np.clip(row.reward + by[n // 8], 0, 1)))
+        for n, row in enumerate(drawn.rows)
+    )
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+        run.evaluation(EvaluationKey("rl", "val", "greedy", 5), replace(drawn, rows=rows))
+    evidence, mean = gather([tmp_path / "run"]), float(np.mean([row.reward for row in rows]))
+    (need,) = judge(Condition(metric="eval/mean_reward", above=mean - 0.03), evidence, {}).needs
+    assert re.search(
+        r"about (\d+) clusters of 8 examples, where there are 8, show it four times in five \(a split", need
+    )
+    assert "more examples of the same cannot" in need
+    (need,) = judge(Condition(metric="eval/mean_reward", above=mean - 1e-5), evidence, {}).needs
+    assert "no feasible number of clusters of 8 examples decides that" in need
 
 
 def test_a_pooled_interval_covers_as_often_as_it_says():

@@ -62,7 +62,8 @@ def test_copies_of_an_example_teach_nothing():
 
 def test_no_difference_larger_than_a_margin_is_two_one_sided_tests():
     rng = np.random.default_rng(3)
-    change = rng.normal(0.01, 0.1, 200)
+    change = rng.normal(0.01, 0.1, 100)
+    change = np.concatenate([change, 0.02 - change])  # not skewed
     within = paired(np.zeros(200), change).within
     for margin, same in ((within * 1.001, True), (within * 0.999, False)):
         lower = stats.ttest_1samp(change, -margin, alternative="greater").pvalue
@@ -70,6 +71,7 @@ def test_no_difference_larger_than_a_margin_is_two_one_sided_tests():
         assert bool(max(lower, upper) < 0.05) is same
     assert paired(np.ones(240), np.ones(240)).within == pytest.approx(0.0133, abs=1e-4)  # all the same is not certainty
     assert paired(np.ones(6), np.ones(6)).within > 0.3
+    assert paired(np.zeros(60), np.full(60, 0.03)).within > 0.06  # nor is that all differ by the same
 
 
 RATES = [(0, 1), (1, 1), (0, 20), (0, 27), (16, 16), (1, 20), (1, 29), (7, 20), (30, 59), (15, 148), (81, 263)]
@@ -141,6 +143,85 @@ def test_what_differs_by_a_rounding_is_a_tie_and_is_not_flipped():
     assert paired(np.zeros(15), after).p_value == 2 / 2**5
     result = paired(np.zeros(3), small)
     assert (result.wins, result.losses, result.ties) == (1, 1, 1)
+
+
+def test_on_the_side_to_which_differences_are_skewed_more_is_possible(monkeypatch):
+    """At its margin "did not change" may be said of 5 %: of few large wins the plain tests say it of 12 %."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 1)
+    rng, plain, mended, tries = np.random.default_rng(4), 0, 0, 600
+    for _ in range(tries):
+        change = np.where(rng.random(60) < 0.1, 0.9, -0.1)
+        found = paired(np.zeros(60), change)
+        plain += change.mean() + stats.t.ppf(0.95, 59) * stats.sem(change) < 0
+        mended += paired(np.zeros(60), change + 0.5).within < 0.5
+    assert plain / tries > 0.1
+    assert mended / tries < 0.05
+    turned = paired(np.zeros(60), -change)
+    assert (turned.within, turned.scatter.skewness) == pytest.approx((found.within, -found.scatter.skewness))
+    one = paired(np.zeros(60), np.r_[np.full(59, 0.01), -0.9])
+    assert one.scatter.skewness < -0.9
+    large = [str(min(n, 20)) for n in range(60)]  # one cluster of 40 is not what skews the twenty others
+    assert abs(paired(np.zeros(60), rng.normal(0, 1, 60), large).scatter.skewness) < 0.3
+
+
+def differences(kind: str, clusters: int, each: int, rng: np.random.Generator) -> np.ndarray:
+    shared = np.repeat(rng.standard_normal(clusters), each)
+    z = shared if each == 1 else 0.3**0.5 * shared + 0.7**0.5 * rng.standard_normal(len(shared))
+    if kind == "won or lost":
+        return (z > 1.4051) * 1.0 - (z < -1.4051)  # 8 % each
+    return {"normal": 0.3 * z, "few big losses": np.where(z > 1.8808, -0.97, 0.03)}[kind]
+
+
+@pytest.mark.parametrize("kind", ["normal", "won or lost", "few big losses"])
+@pytest.mark.parametrize(("clusters", "each"), [(240, 1), (60, 4)])
+def test_as_many_as_are_advised_rule_a_margin_out_four_times_in_five(kind, clusters, each, monkeypatch):
+    monkeypatch.setattr(statistics, "RESAMPLES", 1)
+
+    def changes(units: int, tries: int) -> list[statistics.Paired]:
+        names = [str(n // each) for n in range(units * each)] if each > 1 else None
+        drawn = (differences(kind, units, each, rng) for _ in range(tries))
+        return [paired(np.zeros(units * each), one, names) for one in drawn]
+
+    rng, margin = np.random.default_rng(len(kind)), {"normal": 0.04, "won or lost": 0.05, "few big losses": 0.02}[kind]
+    advised = [statistics.needed_within(one, margin) for one in changes(clusters, 41)]
+    assert {one.unit for one in advised} == {"examples" if each == 1 else "clusters of 4 examples"}
+    number = sorted(one.number for one in advised)[20]
+    said = np.mean([one.within <= margin for one in changes(number, 400)])
+    assert said == pytest.approx(0.8, abs=0.06), number
+
+
+@pytest.mark.parametrize(("clusters", "each"), [(80, 1), (20, 4)])
+def test_as_many_as_are_advised_show_a_mean_beside_a_bound_four_times_in_five(clusters, each):
+    def values(units: int) -> tuple[np.ndarray, list[str]]:
+        names = [str(n // each) for n in range(units * each)]
+        return 0.05 + differences("normal", units, each, rng), names
+
+    rng = np.random.default_rng(each)
+    numbers = []
+    for _ in range(61):
+        drawn, names = values(clusters)
+        numbers.append(statistics.needed(statistics.scatter_of([drawn], [names]), 0.05).number)
+    number, shown = sorted(numbers)[30], 0
+    for _ in range(400):
+        drawn, names = values(number)
+        shown += pooled_interval([drawn], (), [names]).low > 0
+    assert shown / 400 == pytest.approx(0.8, abs=0.06), number
+
+
+def test_no_number_of_examples_of_the_same_clusters_is_advised():
+    """The issue's case: 8 clusters of 8 examples, whose means scatter."""
+    rng = np.random.default_rng(0)
+    names = [str(n // 8) for n in range(64)]
+    alike = paired(np.zeros(64), np.repeat(rng.normal(0, 0.12, 8), 8) + rng.normal(0, 0.1, 64), names)
+    wanted = statistics.needed_within(alike, 0.02)
+    assert (wanted.unit, wanted.is_others) == ("clusters of 8 examples", True)
+    assert wanted.number > 100
+    assert str(wanted) == f"about {wanted.number:,} clusters of 8 examples"
+    several = paired(np.zeros(640), np.repeat(rng.normal(0, 0.001, 8), 80) + rng.normal(0, 0.1, 640), [*names * 10])
+    assert not statistics.needed_within(several, 0.02).is_others
+    assert statistics.needed_within(alike, 1e-5).number is None
+    one = paired(np.zeros(5), np.full(5, 0.1))  # which scatter no one knows
+    assert statistics.needed_within(one, 0.02).number > 1000
 
 
 def test_p_values_of_no_difference_are_uniform():

@@ -56,7 +56,7 @@ def test_there_is_a_table_for_each_thing_that_is_broken_down_by(summary):
     (kind,) = rows_of(tables[2])
     assert (kind["kind"], kind["n"], float(kind["accuracy"]), float(kind["all_right_rate"])) == ("short", "8", 0.5, 0.5)
     for table in tables:
-        assert table.caption.endswith("[95 % interval]. a toy")
+        assert table.caption.endswith("[each 95 %]. a toy")
 
 
 def test_the_three_formats_hold_the_same_rows_and_escape_what_others_wrote(summary):

@@ -85,16 +85,34 @@ def test_no_change_says_what_could_not_have_been_seen():
     assert said.tone == "same"
     assert said.sentence.startswith("GRPO cannot be shown to have changed the greedy reward on 59 held-out test exampl")
     possible, wanted = re.search(
-        r" a difference of up to (0\.\d+) is possible, and about (\d+) examples would rule out 0\.02; the best control",
+        r" a difference of up to (0\.\d+) is possible, and about (\d+) examples would rule out 0\.02 four times in "
+        "five, if there is none; the best control",
         said.sentence,
     ).groups()
     change = found.reward.paired
     assert float(possible) == pytest.approx(change.within, abs=0.006)
-    more = change.within - abs(change.difference.mean)
-    assert int(wanted) == pytest.approx(59 * (more / 0.02) ** 2, abs=1)
+    by_normal_law = 59 * (2.927 * np.std(found_changes(found), ddof=1) / 59**0.5 / 0.02) ** 2
+    assert int(wanted) == pytest.approx(by_normal_law, rel=0.05)
     enough = verdict(found, BOUNDS, margin=change.within + 0.001)
     assert enough.sentence.startswith("GRPO did not change the greedy reward on 59 held-out test examples (0.")
     assert ": there is no difference larger than 0.0" in enough.sentence
+
+
+def found_changes(found: Comparison) -> list[float]:
+    return [after.reward - before.reward for before, after in found.pairs]
+
+
+def test_where_there_are_clusters_it_is_these_that_are_advised():
+    rng = np.random.default_rng(3)
+    before, by = noisy(0.6, 64, 1), np.repeat(rng.normal(0, 0.1, 8), 8)
+    one, other = (
+        replace(of, rows=tuple(replace(row, cluster=f"c{n // 8}") for n, row in enumerate(of.rows)))
+        for of in (made(before), made(list(np.array(before) + by)))
+    )
+    found = comparison("test", "greedy", ("sft", one), ("rl", other))
+    sentence = verdict(found, BOUNDS).sentence
+    assert re.search(r"about \d+ clusters of 8 examples, where there are 8, would rule out 0\.02", sentence)
+    assert "more examples of the same 8 cannot; the best control" in sentence
 
 
 def test_no_rise_is_claimed_whose_interval_includes_zero():

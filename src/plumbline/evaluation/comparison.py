@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from plumbline.errors import IncomparableError, PlumblineError
-from plumbline.evaluation.statistics import Direction, Paired, detectable, direction, holm, paired
+from plumbline.evaluation.statistics import SIGNIFICANT, Direction, Paired, detectable, direction, holm, paired
 from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Judged, clusters_of
 from plumbline.runs.evaluations import EvaluationKey
@@ -135,7 +135,8 @@ class Pairing:
     p: float = math.nan
     """Adjusted for all comparisons of the table."""
     detectable: float | None = None
-    """The least difference that these examples show four times in five, so adjusted; None where no pair differs."""
+    """The least difference that these examples show four times in five, so adjusted; None where no pair differs, or
+    their clusters are too few for any."""
 
     @property
     def direction(self) -> Direction:
@@ -170,7 +171,9 @@ def adjusted(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
     for one in pairings:
         if one.paired is not None:
             difference = one.paired.difference
-            least = detectable(difference, len(tested)) if one.paired.ties < difference.n else None
+            least_p = 2.0 ** (1 - one.paired.scatter.units)  # of flips, where all differ the same way
+            can_differ = one.paired.ties < difference.n and least_p * len(tested) < SIGNIFICANT
+            least = detectable(difference, len(tested)) if can_differ else None
             one = replace(one, p=next(p_values), detectable=least)
         found.append(one)
     return tuple(found)

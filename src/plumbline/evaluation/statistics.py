@@ -8,15 +8,18 @@ clusters are the unit (Cameron and Miller 2015). A mean has Student's interval, 
 and as many degrees of freedom as clusters of one size would have (Kish 1965); rates have Wilson's, with the number of
 examples that a sample without clusters would need for the same error. The paired test flips signs of clusters (Fisher's
 randomisation test), which needs no distribution and is exact up to the number of flips. That there is no difference
-larger than a margin is two one-sided tests (Schuirmann 1987). `benchmarks/coverage.py` says how far all this holds.
+larger than a margin is two one-sided tests (Schuirmann 1987), each mended for skewed differences (Hall 1992).
+`benchmarks/coverage.py` says how far all this holds.
 """
 
+import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +34,9 @@ LEVEL = 0.95
 SIGNIFICANT = 0.05
 """Below it a p-value, adjusted where it is one of several, speaks of a change."""
 POWER = 0.8
-"""How often a difference that is called detectable is found."""
+"""How often a difference that is called detectable is found, and how often so many units as are advised decide."""
+MOST = 100_000
+"""More units than this are not advised: what differs by so little is the same for all purposes."""
 Direction = Literal["rise", "fall", "same"]
 _Z = 1.959963984540054
 """The normal quantile of `LEVEL`, both sides."""
@@ -165,18 +170,129 @@ def pooled_interval(
     Raises:
         ValueError: there are no strata, or one is empty.
     """
+    scatter = scatter_of(strata, clusters)
+    margins = [t_quantile(scatter.freedom) * scatter.error]
+    margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
+    half = math.hypot(*margins)
+    middle = float(np.mean([np.asarray(values, dtype=np.float64).mean() for values in strata]))
+    return Interval(middle, middle - half, middle + half, scatter.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """How a mean scatters, and over how many units: clusters, or examples that are each their own."""
+
+    units: int
+    n: int
+    """Examples in all of them."""
+    freedom: int
+    error: float
+    """The standard error of the mean; it falls with the root of the units."""
+    inside: float = 0.0
+    """What of it goes where the same clusters have examples without end."""
+    skewness: float = 0.0
+    """Of the mean, which falls with the root of the units, too."""
+    called: str = "examples"
+    """What the units are where they are no clusters."""
+
+    @property
+    def unit(self) -> str:
+        """What a unit is, and how large: one more is taken to be as large as those there are."""
+        if self.units == self.n:
+            return self.called
+        each = round(self.n / self.units)
+        return f"clusters of {each} examples" if each > 1 else "clusters"
+
+
+NOTHING = Scatter(0, 0, 1, math.nan)
+
+
+def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -> Scatter:
+    """How the mean over strata [T] of the mean over each one's examples [n_t] scatters; see `pooled_interval`.
+
+    Raises:
+        ValueError: there are no strata, or one is empty.
+    """
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     if not arrays or not all(map(len, arrays)):
         raise ValueError("there is nothing to take the mean of")
     named = list(zip(arrays, clusters or [None] * len(arrays), strict=True))
     errors = [_error(one, of) if np.ptp(one) > TIE else _none(_alike(len(one), of)) for one, of in named]
-    spread = math.hypot(*errors) / len(arrays)
     freedom = sum(int(_alike(len(one), of) - 1 + TIE) for one, of in named)
-    margins = [t_quantile(min(1000, max(1, freedom))) * spread]
-    margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
-    half = math.hypot(*margins)
-    middle = float(np.mean([array.mean() for array in arrays]))
-    return Interval(middle, middle - half, middle + half, sum(map(len, arrays)))
+    return Scatter(
+        units=sum(len(_counts(len(one), of)[1]) for one, of in named),
+        n=sum(map(len, arrays)),
+        freedom=min(1000, max(1, freedom)),
+        error=math.hypot(*errors) / len(arrays),
+        inside=math.hypot(*itertools.starmap(_inside, named)) / len(arrays),
+    )
+
+
+def _inside(array: NDArray[np.float64], clusters: Clusters) -> float:
+    """The error of a mean of values [n] by what lies inside their clusters."""
+    n, (place, counts) = len(array), _counts(len(array), clusters)
+    off = array - (np.bincount(place, weights=array) / counts)[place]
+    return math.sqrt(float(off @ off) / max(1, n - len(counts)) / n)
+
+
+def _skewness(array: NDArray[np.float64], clusters: Clusters) -> float:
+    """The skewness of a mean of values [n]: by the sums of its clusters or by their means, whichever says less.
+
+    Where one cluster is as large as many, its sum alone looks skewed.
+    """
+    place, counts = _counts(len(array), clusters)
+    sums = np.bincount(place, weights=array - array.mean())
+    means = sums / counts
+    by_sums, by_means = _cubed(sums), _cubed(means - means.mean()) * _cubed(counts) * len(counts) ** 0.5
+    return min(by_sums, by_means, key=abs) if by_sums * by_means > 0 else 0.0
+
+
+def _cubed(numbers: NDArray[Any]) -> float:
+    """The sum of the cubes of numbers [C] by the cube of their length."""
+    length = math.sqrt(float(numbers @ numbers))
+    return float((numbers**3).sum()) / length**3 if length > TIE else 0.0
+
+
+def _skewed(t: float, skewness: float) -> float:
+    """The quantile t on the side to which a mean is skewed, by Hall's transformation; on the other side t itself."""
+    return t if skewness <= TIE else 3 / skewness * (1 - float(np.cbrt(1 - skewness * (t + skewness / 6))))
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """How many units would decide something, four times in five."""
+
+    number: int | None
+    """None: more than `MOST`."""
+    unit: str
+    is_others: bool
+    """Whether it takes other clusters: more examples of the same ones do not decide it, however many."""
+
+    def __str__(self) -> str:
+        return f"no feasible number of {self.unit}" if self.number is None else f"about {self.number:,} {self.unit}"
+
+
+BESIDE, WITHIN = (LEVEL, 2 * POWER - 1), (2 * LEVEL - 1, POWER)
+"""Levels of two-sided intervals: the one that must not hold a bound, and the one that the mean lies in where a bound is
+passed four times in five. That a mean is within a margin is two tests at 5 %, of which each succeeds nine times in ten.
+"""
+
+
+def shown(scatter: Scatter, units: int, levels: tuple[float, float] = BESIDE) -> float:
+    """How far from a bound a mean must lie for so many units to show it four times in five."""
+    root = math.sqrt(scatter.units / units)
+    freedom = min(1000, max(1, scatter.freedom * units // scatter.units))
+    sure, mean = (t_quantile(freedom, level) for level in levels)
+    return (_skewed(sure, abs(scatter.skewness) * root) + mean) * scatter.error * root
+
+
+def needed(scatter: Scatter, distance: float, levels: tuple[float, float] = BESIDE) -> Needed:
+    """How many units show, four times in five, that a mean lies so far from a bound."""
+    counted = range(scatter.units, MOST + 1)
+    at = bisect_left(counted, True, key=lambda units: shown(scatter, units, levels) <= distance)
+    endless = replace(scatter, error=math.sqrt(max(0.0, scatter.error**2 - scatter.inside**2)))
+    is_others = scatter.units < scatter.n and shown(endless, scatter.units, levels) > distance
+    return Needed(counted[at] if at < len(counted) else None, scatter.unit, is_others)
 
 
 @cache
@@ -242,6 +358,7 @@ class Paired:
     """The mean of the second."""
     within: float = math.nan
     """The least margin that two one-sided tests at 5 % say the difference is smaller than, up or down."""
+    scatter: Scatter = NOTHING
 
 
 def paired(before: ArrayLike, after: ArrayLike, clusters: Clusters = None, seed: int = 0) -> Paired:
@@ -266,27 +383,36 @@ def paired(before: ArrayLike, after: ArrayLike, clusters: Clusters = None, seed:
         before=float(first.mean()) if len(first) else math.nan,
         after=float(second.mean()) if len(second) else math.nan,
         within=change[1],
+        scatter=change[2],
     )
 
 
-def _interval_of_change(difference: NDArray[np.float64], clusters: Clusters) -> tuple[Interval, float]:
-    """The mean of differences [n] with its interval, and how far from 0 the interval of 90 % goes.
+def _interval_of_change(difference: NDArray[np.float64], clusters: Clusters) -> tuple[Interval, float, Scatter]:
+    """The mean of differences [n] with its interval, how far from 0 the interval of 90 % goes, and the scatter.
 
     Of right answers that are won and lost, one more pair of each kind is thought of in half (Agresti and Min 2005): few
-    that moved say little of how many can.
+    that moved say little of how many can. Of others the interval of 90 % is mended on the side that they are skewed to.
     """
     n = len(difference)
     if not n:
-        return Interval(math.nan, math.nan, math.nan, 0), math.nan
-    middle, error, freedom = float(difference.mean()), _error(difference, clusters), _freedom(n, clusters)
-    if difference.any() and np.isin(difference, (-1.0, 0.0, 1.0)).all():
-        error = math.hypot(error, (n * _alike(n, clusters)) ** -0.5)
-    half = t_quantile(freedom) * error
-    one_sided = t_quantile(freedom, 2 * LEVEL - 1) * error
+        return Interval(math.nan, math.nan, math.nan, 0), math.nan, NOTHING
+    middle, error = float(difference.mean()), _error(difference, clusters)
+    scatter = scatter_of([difference], [clusters])
+    if not np.isin(difference, (-1.0, 0.0, 1.0)).all():
+        scatter = replace(scatter, skewness=_skewness(difference, clusters))
+    elif difference.any():
+        unseen = (n * _alike(n, clusters)) ** -0.5
+        error = math.hypot(error, unseen)
+        # Of more examples less is unseen.
+        scatter = replace(scatter, error=math.hypot(scatter.error, unseen / math.sqrt(2)))
+    half, one_sided = (t_quantile(scatter.freedom, level) for level in (LEVEL, 2 * LEVEL - 1))
+    half *= error
+    error = max(error, scatter.error)  # which is not 0 where all differ by the same
+    up, down = (_skewed(one_sided, sign * scatter.skewness) * error + sign * middle for sign in (1, -1))
     low, high = middle - half, middle + half
     if np.abs(difference).max() <= 1:  # rewards and shares
         low, high = max(-1.0, low), min(1.0, high)
-    return Interval(middle, low, high, n), abs(middle) + one_sided
+    return Interval(middle, low, high, n), max(up, down), scatter
 
 
 def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> float:
@@ -330,9 +456,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def examples_within(change: Paired, margin: float) -> int:
-    """About how many examples would say that there is no difference larger than a margin, if there is none at all."""
-    return math.ceil(change.difference.n * max(1.0, (change.within - abs(change.difference.mean)) / margin) ** 2)
+def needed_within(change: Paired, margin: float) -> Needed:
+    """How many units would say, four times in five, that no difference is larger than a margin, if there is none."""
+    return needed(change.scatter, margin, WITHIN)
 
 
 def detectable(difference: Interval, tests: int = 1) -> float:

@@ -58,7 +58,7 @@ def tasks(view: RunView) -> Table:
     if len(means) == len(rows):
         first, last = (sum(values) / len(means) for values in zip(*means, strict=True))
         rows.append(Row(("mean of the tasks' means", *[None] * 4, first, last, *[None] * 5), "reference"))
-    caption = "Mean reward by task, the last stage against the one before [95 % interval]; each task has its own rubric"
+    caption = "Mean reward by task, the last stage against the one before [each 95 %]; each task has its own rubric"
     columns = ("task", "stages", "split", "mode", "n", "before", "after", "difference", "p", *bounds)
     return Table.of("tasks", caption, columns, rows)
 
@@ -100,7 +100,7 @@ def results(view: RunView, splits: Sequence[str]) -> Table:
         cells += [summary.get("skill"), summary["nonzero_rate"], summary["truncated"], summary["mean_tokens"]]
         rows.append(Row((*cells, summary["failures"]), "reference" if is_reference else ""))
     where = "by split" if several else f"on {splits[0]}"
-    return Table.of("results", f"Mean reward {where} [95 % interval], with floor and ceiling", columns, rows)
+    return Table.of("results", f"Mean reward {where} [each 95 %], with floor and ceiling", columns, rows)
 
 
 def _source(view: RunView, key: EvaluationKey) -> str:
@@ -128,7 +128,7 @@ def differences(view: RunView, splits: Sequence[str]) -> Table:
                 elif result is not None:
                     rows.append((f"{name}: not comparable, {result.cause}", split, mode, *[None] * 8))
     columns = ("stages", "split", "mode", "n", "before", "after", "difference", "p", *COUNTS)
-    return Table.of("differences", "Paired differences of the same examples [95 % interval]", columns, rows)
+    return Table.of("differences", "Paired differences of the same examples [each 95 %]", columns, rows)
 
 
 # -- parts, strata and kinds -------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def _changes(
 ) -> Table:
     caption = f"Reward by {title.lower()}"
     if compared := sorted({f"{_stages(one)}, {one.mode}" for one, _ in changed}):
-        caption += f", {' and '.join(compared)} [95 % interval]"
+        caption += f", {' and '.join(compared)} [each 95 %]"
     first: list[str | Column] = [title.lower(), *(["split"] if split else [])]
     rows: list[tuple[Cell, ...]] = []
     for one, changes in changed:
@@ -168,7 +168,7 @@ def rise(view: RunView) -> Table:
         named += [(figure.title, changes[figure.part]) for figure in figures if figure.part in changes]
         rows += [(one.split, name, _stages(one), *_change(change)[:5]) for name, change in named]
     columns = ("split", "figure", "stages", "n", *SIDES, "difference", "p")
-    return Table.of("rise", "The first stage against the last, by split [95 % interval]", columns, rows)
+    return Table.of("rise", "The first stage against the last, by split [each 95 %]", columns, rows)
 
 
 def breakdown(view: RunView, compared: Sequence[Comparison]) -> Table:
@@ -182,7 +182,7 @@ def breakdown(view: RunView, compared: Sequence[Comparison]) -> Table:
             named += [(headline.breakdown, change.name.removeprefix(headline.prefix), change) for change in kinds]
         rows += [(one.split, what, name or "(none)", *_change(change)[:5]) for what, name, change in named]
     columns = ("split", "by", "name", "n", *SIDES, "difference", P_HOLM)
-    return Table.of("breakdown", "The first stage against the last, by split and kind [95 % interval]", columns, rows)
+    return Table.of("breakdown", "The first stage against the last, by split and kind [each 95 %]", columns, rows)
 
 
 def _change(change: QuantityChange) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
@@ -242,7 +242,7 @@ def curve(view: RunView) -> Table:
         for step, evaluation in points
     )
     columns = (Column("step", "Step", "count"), "split", "mode", "n", "reward")
-    return Table.of("curve", "Evaluations during RL [95 % interval]", columns, rows)
+    return Table.of("curve", "Evaluations during RL [each 95 %]", columns, rows)
 
 
 def watch(view: RunView) -> Table:

@@ -77,7 +77,7 @@ def write_tables(folder: Path, tables: Sequence[Table]) -> None:
 
 def _where(summary: Values) -> str:
     note = f". {summary['note']}" if summary["note"] else ""
-    return f"{summary['task']}, {summary['split']}, rubric {summary['rubric']} [95 % interval]{note}"
+    return f"{summary['task']}, {summary['split']}, rubric {summary['rubric']} [each 95 %]{note}"
 
 
 def _figures(summary: Values) -> Table:
@@ -177,7 +177,7 @@ def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
         yield "could not be judged", str(summary["failures"]), "red"
 
 
-def _listing(title: str, rows: Iterable[tuple[str, ...]], values: str = "mean [95 % interval]") -> Terminal:
+def _listing(title: str, rows: Iterable[tuple[str, ...]], values: str = "mean [each 95 %]") -> Terminal:
     table = Terminal("", TerminalColumn(values, justify="right"), title=title, min_width=64)
     for name, value, *style in rows:
         table.add_row(name, value, style="".join(style))
@@ -188,7 +188,7 @@ def tasks_tables(summaries: Mapping[str, Values]) -> RenderableType:
     """`detail_tables` of each task, and below them all tasks' rewards beside their floors and ceilings."""
     first = next(iter(summaries.values()))
     headings = (
-        TerminalColumn(title, justify="right") for title in ("n", "reward [95 % interval]", "best control", "oracle")
+        TerminalColumn(title, justify="right") for title in ("n", "reward [each 95 %]", "best control", "oracle")
     )
     table = Terminal("task", *headings, title=f"{first['source']} on {first['split']}", min_width=64)
     for name, summary in summaries.items():

@@ -101,7 +101,7 @@ def rewards(view: RunView, split: str) -> ChartFigure:
     return ChartFigure(
         title=f"Reward on {split}",
         chart=charts.dot_chart(rows, label=label, references=lines),
-        about=f"n = {', '.join(map(numbers.count, counts))}; bars are 95 % intervals.",
+        about=f"n = {', '.join(map(numbers.count, counts))}; bars are intervals of 95 % each.",
         keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
     )
 
@@ -366,7 +366,7 @@ def changes(
     return ChartFigure(
         title=title,
         chart=charts.dot_chart(rows, label=f"{title}, before and after: {'; '.join(said)}", x_title=x_title),
-        about="95 % intervals; the difference at the right.",
+        about="Intervals of 95 % each; the difference at the right.",
         keys=(("c2", "hollow", before), ("c1", "circle", after)),
         more=f"The first {len(changed)} of {left}." if left > len(changed) else "",
     )

@@ -82,7 +82,7 @@ def results_table(found: Lineage) -> Table:
             asked = (member.name, one.task, one.split, one.mode, one.stage)
             rows.append((*asked, one.reward.n, one.reward, one.floor, one.ceiling, one.rubric))
     columns = ("run", "task", "split", "mode", "stage", "n", "reward", "floor", "ceiling", "rubric")
-    return Table.of("results", "Mean reward after the last stage [95 % interval]", columns, rows)
+    return Table.of("results", "Mean reward after the last stage [each 95 %]", columns, rows)
 
 
 def comparisons_table(found: Lineage) -> Table:
@@ -168,7 +168,7 @@ def history_terminal(found: Lineage) -> RenderableType:
             words.append(f"{number[pairing.run]} against {against}, {pairing.asked}: {said}")
     wrong += [f"{place}: {what}" for place, what in found.others.items()]
     shown = (NUMBER, "run", *(("from", "began", "trained", "status") if found.lineage else ()))
-    reward = Column("reward", "Reward [95 %]", "interval")
+    reward = Column("reward", "Reward [each 95 %]", "interval")
     parts: list[RenderableType] = [
         Table.of("runs", "", shown, runs).to_rich(),
         Table.of("results", "", (NUMBER, "asked", "n", reward, "floor", "ceiling"), results).to_rich(),
@@ -241,7 +241,7 @@ def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> Char
             bounds.append((name, Interval(value, value, value, every[0].reward.n)))
     return ChartFigure(
         title=title,
-        about="mean reward [95 %]",
+        about="mean reward [each 95 %]",
         keys=tuple((mark.style, mark.shape, mode) for mode, mark in marks.items()),
         more=" ".join(text for text in (rubric, f"{left} more below" if left > 0 else "") if text),
         chart=dot_chart(rows, label=label, references=bounds),
@@ -276,7 +276,7 @@ def sweep_table(rows: Outcomes) -> Terminal:
         Column("asked", "asked"),
         Column("before", "before", "number"),
         Column("after", "after", "number"),
-        Column("difference", "difference [95 %]", "change"),
+        Column("difference", "difference [each 95 %]", "change"),
         Column("p", "p", "number", 4),
         Column("n", "n", "count"),
         Column("kl", "last KL", "number", 4),

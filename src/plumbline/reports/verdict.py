@@ -2,8 +2,8 @@
 
 It says that the reward rose or fell only where the 95 % interval of the paired difference excludes 0 and the paired
 test gives p < 0.05, and that it did not change where two one-sided tests rule out a difference larger than the recipe's
-margin. Otherwise nothing is claimed, and it says how many examples would tell. On few examples it says that this is a
-trial.
+margin. Otherwise nothing is claimed, and it says how many examples, or clusters, would tell. On few examples it says
+that this is a trial.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Literal
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import trial
-from plumbline.evaluation.statistics import examples_within
+from plumbline.evaluation.statistics import needed_within
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Comparison, QuantityChange
 from plumbline.reports.view import Bounds, RunView, name_of
@@ -191,10 +191,13 @@ def _claim(comparison: Comparison, margin: float) -> str:
     found = f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure})"
     if reward.paired.within <= margin:
         return f"{found}: there is no difference larger than {margin:g}"
-    wanted = numbers.count(examples_within(reward.paired, margin))
+    wanted, scatter = needed_within(reward.paired, margin), reward.paired.scatter
     possible = numbers.fixed(reward.paired.within, 2)
+    there = f", where there are {scatter.units}," if scatter.units < scatter.n else ""
+    others = f"; more examples of the same {scatter.units} cannot" if wanted.is_others else ""
     return (
-        f"{found}: a difference of up to {possible} is possible, and about {wanted} examples would rule out {margin:g}"
+        f"{found}: a difference of up to {possible} is possible, and {wanted}{there} would rule out {margin:g} "
+        f"four times in five, if there is none{others}"
     )
 
 

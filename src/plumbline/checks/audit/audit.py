@@ -215,7 +215,7 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
     if len(parts) > 1:
         title.append(f"\neffective weights: {', '.join(f'{part} {share:.2f}' for part, share in parts.items())}")
 
-    earned = _table("who earns what", "n", "reward [95 % interval]", "at most")
+    earned = _table("who earns what", "n", "reward [each 95 %]", "at most")
     if seen.golds:
         earned.add_row("gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold")
     for control, found in seen.controls.items():

@@ -22,7 +22,15 @@ import numpy as np
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import check_same
-from plumbline.evaluation.statistics import Clusters, Interval, pooled_interval
+from plumbline.evaluation.statistics import (
+    Clusters,
+    Interval,
+    Scatter,
+    needed,
+    pooled_interval,
+    scatter_of,
+    shown,
+)
 from plumbline.recipe.handoff import Condition
 from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
@@ -30,17 +38,19 @@ from plumbline.runs.record import STAGES
 from plumbline.runs.run import Run
 
 MEAN, SAMPLED, READING = "mean_reward", "sampled_mean_reward", "reading/"
+EXACT = Scatter(1, 1, 1, 0.0)
 Measured = tuple[Mapping[str, float], ...]
 """The values of a metric by example, a mapping for each task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its interval, and what of it comes from the examples alone."""
+    """A figure with its interval, and how it scatters over examples and over seeds."""
 
     interval: Interval
-    alone: float
-    """Half of the width that the interval has with these seeds taken for all."""
+    scatter: Scatter
+    """Over examples or steps, with these seeds taken for all."""
+    over_seeds: Scatter
     seeds: int
     unit: str
     """What n counts: examples, or steps; empty of a single number, which is exact."""
@@ -265,7 +275,7 @@ class Evidence:
         now = [run.numbers(metric, step, condition.window) for run in self.runs]
         if condition.window == 1:
             value = float(np.mean([values[0] for values in now]))
-            return Estimate(Interval(value, value, value, 1), 0.0, len(now), "")
+            return Estimate(Interval(value, value, value, 1), EXACT, EXACT, len(now), "")
         then = [run.numbers(metric, base, condition.window) for run in self.runs] if base is not None else []
         then += [run.numbers(metric, step, condition.window) for run in self.previous] if condition.against else []
         first = _pooled(now, [[float(np.mean(values)) for values in now]], "steps")
@@ -285,7 +295,20 @@ def apart(first: Estimate, second: Estimate) -> Estimate:
     low = middle - math.hypot(one.mean - one.low, other.high - other.mean)
     high = middle + math.hypot(one.high - one.mean, other.mean - other.low)
     interval = Interval(middle, low, high, one.n + other.n)
-    return replace(first, interval=interval, alone=math.hypot(first.alone, second.alone))
+    scatter, over_seeds = _both(first.scatter, second.scatter), _both(first.over_seeds, second.over_seeds)
+    return replace(first, interval=interval, scatter=scatter, over_seeds=over_seeds)
+
+
+def _both(one: Scatter, other: Scatter) -> Scatter:
+    """Of a difference of two means that are independent."""
+    return Scatter(
+        units=one.units + other.units,
+        n=one.n + other.n,
+        freedom=one.freedom + other.freedom,
+        error=math.hypot(one.error, other.error),
+        inside=math.hypot(one.inside, other.inside),
+        called=one.called,
+    )
 
 
 def _check(first: Sequence[Evaluation], other: RunFigures, metric: str, step: int, *, rubric: bool = True) -> None:
@@ -342,12 +365,12 @@ def _pooled(
 ) -> Estimate:
     if not strata or not all(strata):
         raise IncomparableError("no example was judged in all of the evaluations", "look at why they were not judged")
-    examples = pooled_interval(strata, (), clusters)
-    return Estimate(pooled_interval(strata, seeds, clusters), examples.high - examples.mean, max(map(len, seeds)), unit)
-
-
-MOST = 100_000
-"""More examples than this are not advised: what differs by so little is the same for all purposes."""
+    groups = [group for group in seeds if len(group) > 1]
+    count = max(map(len, seeds))
+    error = math.hypot(*(float(np.std(group, ddof=1)) / math.sqrt(len(group)) for group in groups))
+    over_seeds = Scatter(count, count, max(1, count - 1), error, called="seeds")
+    scatter = replace(scatter_of(strata, clusters), called=unit)
+    return Estimate(pooled_interval(strata, seeds, clusters), scatter, over_seeds, count, unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,15 +561,22 @@ def _subject(condition: Condition, base: int | None, evidence: Evidence) -> tupl
 
 
 def _needed(estimate: Estimate, bound: float) -> str:
-    """What decides a bound if the mean and the spread stay as they are: the width falls with the root of n."""
-    one = estimate.interval
-    distance = abs(one.mean - bound)
-    half = (one.high - one.low) / 2
-    if distance == 0 or one.n * (half / distance) ** 2 > MOST:
-        return f"it is as good as equal to {bound:g}; no evaluation of up to {MOST:,} {estimate.unit} decides that"
-    if estimate.alone < distance:  # the examples are enough, and the seeds disagree
-        return f"about {math.ceil(estimate.seeds * (half / distance) ** 2)} seeds, where there are {estimate.seeds}"
-    wanted = math.ceil(one.n * (estimate.alone / distance) ** 2)
+    """What shows, four times in five, on which side of a bound a mean is, if it and its scatter stay as they are.
+
+    The seeds alone, where these examples are enough; else the examples, and the seeds, too, where there are several.
+    """
+    distance, scatter = abs(estimate.interval.mean - bound), estimate.scatter
+    if (left := distance**2 - shown(scatter, scatter.units) ** 2) > 0:
+        seeds = needed(estimate.over_seeds, math.sqrt(left))
+        if seeds.number is not None:
+            return f"{seeds}, where there are {estimate.seeds}, show it four times in five"
+    if estimate.seeds > 1:
+        distance /= math.sqrt(2)
+    wanted = needed(scatter, distance)
+    if wanted.number is None:
+        return f"it is as good as equal to {bound:g}; {wanted} decides that"
     where = "evaluation.limit, or a larger split" if estimate.unit == "examples" else "window"
+    if scatter.units < scatter.n:
+        where = "a split with more clusters" + ("; more examples of the same cannot" if wanted.is_others else "")
     more = " and more seeds" if estimate.seeds > 1 else ""
-    return f"about {wanted:,} {estimate.unit}{more}, where there are {one.n:,} ({where})"
+    return f"{wanted}{more}, where there are {scatter.units:,}, show it four times in five ({where})"

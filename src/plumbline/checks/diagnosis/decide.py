@@ -249,7 +249,7 @@ def _answer(
     lowest = _lowest_of(ranked)
     if len(lowest) == 1:
         return lowest[0], "", ConditionVerdict(True, True, said, figures=figures)
-    need = f"more examples of {', '.join(lowest)}: which is the lowest is inside the noise"
+    need = f"more {ranked[lowest[0]][1].scatter.unit} of {', '.join(lowest)}: which is the lowest is inside the noise"
     return f"{' or '.join(lowest)}, not decided", "", ConditionVerdict(None, True, said, (need,), True, figures)
 
 

@@ -13,7 +13,7 @@ from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
 from plumbline.checks.refusals import TaskData
 from plumbline.errors import PlumblineError, UntrustedCodeError
 from plumbline.evaluation.statistics import Interval, detectable
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, clusters_of
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 
 # -- the reward --------------------------------------------------------------------------------------------------------
@@ -75,6 +75,8 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
         return math.ceil((noticeable(1) / gain) ** 2)
 
     limited = before.recipe.evaluation.limit
+    splits = [examples for one in before.tasks.values() for examples in one.splits.values()]
+    shared = "; those that share a cluster count for less" if any(map(clusters_of, splits)) else ""
     finals = {f"{p.name or p.task} {split}": p.sizes[split] for p in before.prompts for split in p.finals}
     inside = {p.name or p.task: p.inside for p in before.prompts if p.inside}
     for when, sizes, limit in (("after a stage", finals, FEW), ("inside RL", inside, FEW_INSIDE)):
@@ -86,7 +88,7 @@ def evaluations(before: BeforeRun) -> Iterator[Finding]:
         what += f"{least} show a gain of {noticeable(least):.2f} four times in five, and smaller ones look like noise"
         evidence = {name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()}
         causes = ("few records, of which a tenth is held out", "a limit that saves time")
-        fix = f"take {enough(0.1)} examples to see a gain of 0.1, {enough(0.05)} for 0.05"
+        fix = f"take {enough(0.1)} examples to see a gain of 0.1, {enough(0.05)} for 0.05{shared}"
         change = {"evaluation.limit": 64} if when == "inside RL" and least == limited else {}
         yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
 

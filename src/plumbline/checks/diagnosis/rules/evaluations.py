@@ -16,12 +16,12 @@ from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FULL, adapter_rate,
 from plumbline.checks.diagnosis.trends import finite, height, noise_of_mean, order, trend
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import Interval, direction, mean_interval
+from plumbline.evaluation.statistics import Interval, detectable, direction, mean_interval
 from plumbline.records import clusters_of
 from plumbline.runs.evaluations import REFERENCE
 
 FEW = 50
-"""Examples: under them a difference of a tenth is rarely more than noise (a team read 25 as a regression)."""
+"""Examples or clusters: of fewer a difference of a tenth is rarely more than noise (a team read 25 as a regression)."""
 
 
 @rule("gain", needs=("finals",), kinds=("rl", "sft"), live=False)
@@ -55,14 +55,15 @@ def find_gain(history: History) -> Iterator[Finding]:
                 fix="compare the parts; lower the learning rate or take more answers a step",
             )
         elif way == "same":
-            seen = (change.high - change.low) / 2
+            seen, scatter = detectable(change), compared.scatter
+            is_few, there = scatter.units < FEW, f"{scatter.units} {scatter.unit}"
             yield Finding(
                 level="note",
                 what=f"on {where} {history.name} changed nothing that can be told from noise: {change.mean:+.3f} "
                 f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}, p = {compared.p_value:.2g}"
-                + (f"; differences under {seen:.2f} are invisible to so few examples" if change.n < FEW else ""),
+                + (f"; {there} miss differences under {seen:.2f} more than one time in five" if is_few else ""),
                 evidence=evidence,
-                fix=f"to see a difference of half its size take {4 * change.n} examples" if change.n < FEW else "",
+                fix=f"to see a difference of half that size take {4 * scatter.units} {scatter.unit}" if is_few else "",
             )
 
 
