@@ -519,13 +519,14 @@ class Says(BaseHTTPRequestHandler):
 
     said = None
     asked = 0
+    body = None
 
     def log_message(self, *_):
         pass
 
     def do_POST(self):
         type(self).asked += 1
-        self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if callable(self.said):
             with suppress(OSError):
                 self.said()
@@ -638,6 +639,72 @@ def test_whatever_an_endpoint_answers_is_an_answer_or_one_clear_error(says, said
     assert "sk-secret" not in str(error.value)
     assert handler.asked <= 4, "a redirect is not followed"
     assert "endpoint" not in {one.name for one in threading.enumerate()[threads:]}
+
+
+@pytest.mark.parametrize(
+    ("written", "options", "asked"),
+    [
+        ({"max_tokens": 16}, [], {"temperature": 0.0, "max_tokens": 16}),
+        ({"max_tokens": 16, "temperature": 0.7, "top_p": 0.9, "top_k": 5}, [], {}),
+        ({"max_tokens": 16, "temperature": 0.7, "top_k": 5}, ["--greedy"], {"temperature": 0.0, "max_tokens": 16}),
+        ({"max_tokens": 16, "temperature": 0.7}, ["--temperature", 0], {"temperature": 0.0, "max_tokens": 16}),
+        ({"temperature": 0.7}, ["--max-tokens", 3], {"temperature": 0.7, "max_tokens": 3}),
+        ({}, [], {"temperature": 0.0, "max_tokens": 256}),
+    ],
+)
+def test_an_endpoint_draws_as_the_recipe_says_where_the_command_does_not(
+    says, plumbline, tmp_path, written, options, asked
+):
+    address, handler = says
+    handler.said = good()
+    task = {"tests": {"name": "tests.toy:open_toy"}, "more": {"name": "tests.toy:open_toy"}}
+    recipe = {"name": "x", "model": {"name": "m"}, "tasks": task, "rl": {"steps": 1}, "sampling": written}
+    (tmp_path / "base.yaml").write_text(json.dumps(recipe))
+    (tmp_path / "recipe.yaml").write_text(json.dumps({"extends": "base.yaml"}))
+    where = ["--task", f"{tmp_path / 'recipe.yaml'}:more", "--engine", address, "--limit", 1]
+    code, _, err = plumbline("eval", "echo", *where, *options)
+    assert code == 0, err
+    body = {key: one for key, one in handler.body.items() if key not in {"model", "messages"}}
+    assert body == (asked or written)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        (400, "This model's maximum context length is 96 tokens and your request has 31 input tokens"),
+        (400, '{"error": {"code": "context_length_exceeded"}}'),
+        (400, "the request exceeds the available context size"),
+        (400, "'max_tokens' or 'max_completion_tokens' is too large: 256"),
+        (400, "max_tokens is too large: 9999. This model supports at most 4096 completion tokens"),
+        (400, "a prompt of 31 tokens and an answer of up to 256 exceed the context of 96"),
+        (422, "`inputs` tokens + `max_new_tokens` must be <= 4096"),
+        (400, "prompt is too long: 200000 tokens"),
+    ],
+)
+def test_a_refusal_of_the_length_names_the_limit_of_tokens(says, said):
+    address, handler = says
+    handler.said = said
+    with pytest.raises(EngineError) as error:
+        list(endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256))))
+    assert "--max-tokens (an answer may have 256)" in error.value.fix
+    assert "OPENAI_API_KEY" not in error.value.fix
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        (400, "Unsupported parameter: 'max_tokens' is not supported with this model."),
+        (400, "temperature must be less than 2"),
+        (401, "no key, whatever the context length"),
+        (404, "no model other"),
+    ],
+)
+def test_a_refusal_of_anything_else_does_not(says, said):
+    address, handler = says
+    handler.said = said
+    with pytest.raises(EngineError) as error:
+        list(endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256))))
+    assert "OPENAI_API_KEY" in error.value.fix
 
 
 def test_an_endpoint_that_counts_more_tokens_than_memory_holds_numbers_allocates_none(says):

@@ -61,7 +61,8 @@ ENGINE = (
     "vllm draws through a server that is started for it (PLUMBLINE_VLLM_PYTHON names its interpreter); an address asks "
     "an OpenAI-compatible endpoint for MODEL."
 )
-MAX_TOKENS = "Longest answer; by default as in the model's own run, else 256."
+TEMPERATURE = "0 is greedy, the default; of an endpoint, what the recipe in --task says."
+MAX_TOKENS = "Longest answer; by default as in the model's own run (of an endpoint, in that recipe), else 256."
 STEPS = "Denoising steps; by default as in the model's own run."
 TABLES = "Folder for the tables as Markdown, CSV and LaTeX."
 REPLAYS = "Episodes to replay in --report: failed ones, and a right one."
@@ -328,7 +329,7 @@ def evaluate(
     greedy: Annotated[
         bool, take.of_answers("--greedy", help="The most probable answer, which is the default.")
     ] = False,
-    temperature: Annotated[float | None, take.of_answers(min=0, help="0 is greedy, the default.")] = None,
+    temperature: Annotated[float | None, take.of_answers(min=0, help=TEMPERATURE)] = None,
     max_tokens: Annotated[int | None, take.of_answers(min=1, help=MAX_TOKENS)] = None,
     steps: Annotated[int | None, take.of_answers(min=1, help=STEPS)] = None,
     seed: Annotated[int, take.of_answers(help="Of sampled answers.")] = 0,
@@ -350,7 +351,7 @@ def evaluate(
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
     from plumbline.evaluation.models import ModelOptions
-    from plumbline.recipe import task_section
+    from plumbline.recipe import sampling_in, task_section
     from plumbline.reports.evaluation_output import Outputs, write_outputs
     from plumbline.runs.record import last_model
     from plumbline.runs.remote import local_model
@@ -368,6 +369,7 @@ def evaluate(
         limit=limit,
         replays=replays,
         model_options=model_options,
+        law=sampling_in(task),
     )
     outputs = Outputs(
         evaluation=out, table=table, tables=tables, report=report, inspect=inspect, replays=replays, as_json=as_json

@@ -6,6 +6,7 @@ What it answers is somebody else's: nothing is followed, allocated or printed be
 import asyncio
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
@@ -22,6 +23,12 @@ KEY = "OPENAI_API_KEY"
 """The environment variable that holds a key, where the endpoint wants one."""
 TRIES = 4
 AT_ONCE = 32
+TOO_LONG = re.compile(
+    r"context.{0,20}(length|size|window|limit)|exceed.{0,20}context|(prompt|input|request).{0,40}too (long|large)"
+    r"|max_\w*tokens\W{0,3}(is too|must be)|longer than the|at most \d+ .{0,12}tokens",
+    re.IGNORECASE,
+)
+"""What endpoints say where a prompt and an answer of so many tokens are more than the model takes."""
 LONGEST = 2**24
 """Bytes of an answer, and tokens that it may say that it has."""
 
@@ -104,7 +111,7 @@ class Endpoint:
         async with gate:
             try:
                 async with asyncio.timeout(self.timeout):
-                    said = await self._post(client, json.dumps(body))
+                    said = await self._post(client, json.dumps(body), law.max_tokens)
             except TimeoutError as error:
                 raise self._error(f"gave no whole answer within {self.timeout:g} seconds") from error
         text, finish, tokens = self._read(said)
@@ -117,7 +124,8 @@ class Endpoint:
             answer=np.broadcast_to(np.int64(-1), tokens),  # so many, and which is not known; one number in memory
         )
 
-    async def _post(self, client: Any, body: str) -> bytes:
+    async def _post(self, client: Any, body: str, most: int) -> bytes:
+        """The body of its answer to one of ours, which asks for `most` tokens."""
         for attempt in range(TRIES):
             try:
                 status, said, to = await self._answer(client, body)
@@ -128,7 +136,14 @@ class Endpoint:
                     return said
                 if status < 400:
                     raise self._error(f"answered {status}, a redirect to {to}, which is not followed")
-                why = f"refused with {status}: {said[:1000].decode(errors='replace')}"
+                told = said[:1000].decode(errors="replace")
+                why = f"refused with {status}: {told}"
+                if status in {400, 413, 422} and TOO_LONG.search(told):
+                    raise self._error(
+                        why,
+                        f"lower --max-tokens (an answer may have {most}), shorten the prompts, or give the endpoint a "
+                        "longer context",
+                    )
                 if status < 500 and status != 429:
                     break
             if attempt + 1 < TRIES:
@@ -165,13 +180,12 @@ class Endpoint:
             raise self._error(f"says that an answer has {tokens!r:.300} tokens (usage.completion_tokens)")
         return text or "", finish, tokens
 
-    def _error(self, what: str) -> EngineError:
+    def _error(self, what: str, fix: str = "") -> EngineError:
         """An error about this endpoint, without its key and with nothing in it that a terminal would obey."""
         known = what.replace(self._key, f"<{KEY}>") if self._key else what
         seen = "".join(one if one.isprintable() else f"<{ord(one):02x}>" for one in known[:400])
-        return EngineError(
-            f"{self.address} {seen}", f"check the address, the model's name and, where it wants a key, {KEY}"
-        )
+        fix = fix or f"check the address, the model's name and, where it wants a key, {KEY}"
+        return EngineError(f"{self.address} {seen}", fix)
 
 
 async def _end(client: Any) -> None:

@@ -5,7 +5,7 @@ import math
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, ClassVar
@@ -129,9 +129,24 @@ def controls_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
 
 
 def evaluate_model(
-    model: str, task: Task, examples: Sequence[Example], split: str, options: ModelOptions, listener: Listener
+    model: str,
+    task: Task,
+    examples: Sequence[Example],
+    split: str,
+    options: ModelOptions,
+    listener: Listener,
+    law: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Evaluate the oracle or a control by name, else a model; `listener` is told what makes the model slow.
+    """Evaluate the oracle or a control by name, else a model.
+
+    Args:
+        model: its name.
+        task: what it is asked.
+        examples: of the split.
+        split: their name.
+        options: how it is opened and decoded.
+        listener: is told what makes the model slow.
+        law: how an endpoint, which has no run of its own, draws where the options do not say: a recipe's `sampling`.
 
     Raises:
         DataError: the model was trained on some of these prompts.
@@ -147,9 +162,11 @@ def evaluate_model(
     if options.is_remote:
         from plumbline.evaluation.endpoint import Endpoint
 
-        limits = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
-        law = Sampling(temperature=options.drawn_at, **limits)
-        under = Conditions(source=model, split=split, sampling=law, seed=options.seed)
+        asked_for = {"temperature": 0.0 if options.greedy else options.temperature, "max_tokens": options.max_tokens}
+        given = {"temperature": 0.0, **(law or {}), **{key: one for key, one in asked_for.items() if one is not None}}
+        drawn = Sampling(**{each.name: given[each.name] for each in fields(Sampling) if each.name in given})
+        drawn = drawn.as_greedy() if drawn.greedy else drawn
+        under = Conditions(source=model, split=split, sampling=drawn, seed=options.seed)
         asked = Endpoint(str(options.engine), model)
         return evaluate_policy(asked, task, examples, under, _told(listener, split))
     opened, sampling = as_trained(model, options)

@@ -150,7 +150,7 @@ def find_fault(folder: Path) -> str:
 
 def find_unread(folder: Path) -> str:
     """What weights stand beside those that are read, in words; empty where none do."""
-    inside = {file.name for file in folder.iterdir() if file.is_file()}
+    inside = {file.name for file in folder.glob("*") if file.is_file()}
     sets = [{str(_config(folder).get("transformers_weights"))}]
     if is_adapter(folder):
         sets += [{"adapter_model.safetensors"}, {"adapter_model.bin"}]

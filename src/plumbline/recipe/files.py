@@ -85,6 +85,17 @@ def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
     return TaskSection(name=task.name, options={**task.options, **options})
 
 
+def sampling_in(task: str) -> Mapping[str, Any]:
+    """What the recipe that is named as a command's task writes of `sampling`; nothing where that is no recipe.
+
+    Raises:
+        RecipeError: the recipe cannot be read.
+    """
+    path = task.partition(":")[0]
+    written = _read(find(path), (), []).get("sampling") if Path(path).suffix in {".yaml", ".yml"} else None
+    return written if isinstance(written, Mapping) else {}
+
+
 def tasks_in(path: str) -> list[str]:
     """What `task_section` takes for each task of a recipe.
 
