@@ -215,22 +215,25 @@ def _imported(name: str, what: str, advice: str) -> Any:
 def typed(words: Iterable[str]) -> None:
     """Note what the user wrote: every `module:name` and every address in these words, and of `KEY=VALUE` those that
     `check_consent` asks for, by the last part of the key."""
-    if not is_trusting():
-        words = list(words)
-        reach(words)
-        words += [dotted(word) for word in words]
-        said = os.environ.get(CONSENT, "")
-        names = [one for word in words for one in _NAME.findall(word) if not _is_file(one.partition(":")[0])]
-        values = [*names, *(one for word in words for one in _SET.findall(word) if "\n" not in one)]
-        os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, said.split("\n")), *values]))
+    words = list(words)
+    reach(words)
+    words += [dotted(word) for word in words]
+    names = [one for word in words for one in _NAME.findall(word) if not _is_file(one.partition(":")[0])]
+    _note([*names, *(one for word in words for one in _SET.findall(word) if "\n" not in one)])
 
 
 def reach(words: Iterable[str]) -> None:
     """Note the addresses in these words, which may be asked: what was typed, or the recipe of a run that begins."""
+    _note([place for word in words for place in _PLACE.findall(word)])
+
+
+def _note(entries: list[str]) -> None:
     if not is_trusting():
-        said = os.environ.get(CONSENT, "").split("\n")
-        places = [place for word in words for place in _PLACE.findall(word)]
-        os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, said), *places]))
+        os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, _noted()), *entries]))
+
+
+def _noted() -> list[str]:
+    return os.environ.get(CONSENT, "").split("\n")
 
 
 def trust() -> None:
@@ -265,8 +268,7 @@ def note_file(path: Path, text: str) -> None:
 
 def consented(entry: str) -> bool:
     """Whether the user typed a `module:name`, a `KEY=VALUE` or, with any value, a `KEY=`; or consented to all code."""
-    entries = os.environ.get(CONSENT, "").split("\n")
-    return is_trusting() or any(entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in entries)
+    return is_trusting() or any(entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in _noted())
 
 
 def check_consent(entry: str, what: str, written: str, place: object) -> None:
@@ -295,8 +297,7 @@ def check_reach(place: str, what: str) -> None:
     Raises:
         UntrustedCodeError: neither did the user type it, nor consent to all.
     """
-    known = os.environ.get(CONSENT, "").split("\n")
-    if not is_trusting() and not any(one and f"{place}/".startswith(f"{one.rstrip('/')}/") for one in known):
+    if not is_trusting() and not any(one and f"{place}/".startswith(f"{one.rstrip('/')}/") for one in _noted()):
         raise UntrustedCodeError(
             f"{_names(place)} names {what} at {place}, and nothing is asked of an address because a file says so",
             "if you trust it, give it on the command line (--set), or add --trust-code (in Python: trust_code=True)",
