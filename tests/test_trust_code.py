@@ -7,6 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -251,7 +254,8 @@ def test_a_task_of_a_file_is_no_module(word, command, there, plumbline):
 )
 def test_what_is_typed_is_a_whole_name(word, names):
     imports.typed([word])
-    assert [one for one in os.environ[imports.CONSENT].split("\n") if ":" in one] == names
+    noted = os.environ[imports.CONSENT].split("\n")
+    assert [one for one in noted if ":" in one and "://" not in one] == names
 
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
@@ -281,6 +285,118 @@ def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch)
     stand(home)
     assert imports.allowed("payload:score")
     assert str(there) not in sys.path
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(there, monkeypatch):
+    """What a server is asked, which the recipes in the working directory name in each place that takes an address."""
+    found = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            found.append(self.path)
+            self.send_error(404)
+
+        do_GET = do_HEAD = do_POST = do_PUT = answer  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    at = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(there / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", at)
+    monkeypatch.setenv("HF_ENDPOINT", at)
+    rows = {"train": str(there / "rows.jsonl"), "gold": "answer", "score": "payload:score"}
+    scored = {"name": "jsonl", "options": rows}
+    for name, values in {
+        "rows": {"task": {"name": "jsonl", "options": {**rows, "train": f"{at}/rows.parquet"}}},
+        "test-rows": {"task": {"name": "jsonl", "options": {**rows, "test": f"s3::{at}/rows.parquet"}}},
+        "hub-rows": {"task": {"name": "jsonl", "options": {**rows, "train": "hf://evil/data"}}},
+        "model": {"task": scored, "model": {"name": f"{at}/latest/x"}},
+        "address": {"task": scored, "engine": {"name": "vllm", "address": at}},
+        "place": {"task": scored, "run": {"folder": f"{at}/bucket"}},
+    }.items():
+        (there / f"at-{name}.yaml").write_text(yaml.safe_dump({"name": name, **PLAIN, **values}))
+    run = shutil.copytree(there / "got" / "run", there / "at-run", dirs_exist_ok=True)
+    (run / "recipe.yaml").write_text(
+        yaml.safe_dump({"name": "got", **PLAIN, "task": FORMS, "model": {"name": f"{at}/x"}})
+    )
+    yield found
+    server.shutdown()
+
+
+def untold(file, asked, plumbline, *words):
+    """What a command says that asks nothing of an address."""
+    _, out, err = plumbline(*words)
+    assert asked == []
+    assert "Traceback" not in err
+    said = " ".join((out + err).split())
+    if file != "place":  # where a run would go, and nothing is
+        assert "because a file says so" in said
+        assert "add --trust-code" in said
+
+
+@pytest.mark.parametrize("file", ["rows", "test-rows", "hub-rows", "model", "address", "place"])
+def test_nothing_is_asked_of_an_address_that_a_file_names(file, asked, plumbline):
+    untold(file, asked, plumbline, "check", f"at-{file}.yaml")
+    untold(file, asked, plumbline, "run", f"at-{file}.yaml", "--dry-run", "--out", "new")
+    untold("place", asked, plumbline, "recipe", f"at-{file}.yaml")
+    if "rows" in file:
+        scored = ("--set", "task.options.score=payload:score")
+        untold(file, asked, plumbline, "audit", f"at-{file}.yaml", *scored)
+        untold(file, asked, plumbline, "eval", "oracle", "--task", f"at-{file}.yaml", *scored)
+
+
+def test_an_export_asks_nothing_of_an_address_in_a_runs_recipe(there, asked, plumbline):
+    untold("model", asked, plumbline, "export", "at-run/models/rl", "--out", "new")
+
+
+@pytest.mark.parametrize(
+    ("file", "key"), [("rows", "task.options.train"), ("model", "model.name"), ("address", "engine.address")]
+)
+def test_what_is_typed_or_trusted_is_asked(file, key, asked, plumbline, there, monkeypatch):
+    value = yaml.safe_load((there / f"at-{file}.yaml").read_text())
+    for part in key.split("."):
+        value = value[part]
+    for words in (("--set", f"{key}={value}"), ("--trust-code",)):
+        asked.clear()
+        monkeypatch.setenv(imports.CONSENT, "")
+        plumbline("check", f"at-{file}.yaml", *words)
+        assert asked, words
+
+
+@pytest.mark.parametrize(
+    ("typed", "place", "reached"),
+    [
+        ("s3://b/runs", "s3://b/runs/x/models/rl", True),
+        ("model.name=s3://b/runs/", "s3://b/runs", True),
+        ("s3://b/runs", "s3://b/runs-of-others", False),
+        ("s3://b/runs", "s3://b", False),
+        ("task.options.train=hf://org/data/main:train", "hf://org/data/main:train", True),
+        ("{train: 'hf://org/data', test: [\"hf://org/more\"]}", "hf://org/more", True),
+        ("hf://org/data", "hf://org/data2", False),
+        ("org/data", "hf://org/data", False),
+        ("", "http://h/x", False),
+        ("http://h/x.parquet", "simplecache::http://h/x.parquet", False),
+    ],
+)
+def test_an_address_that_is_typed_counts_for_what_is_below_it(typed, place, reached):
+    imports.typed([typed])
+    with nullcontext() if reached else pytest.raises(UntrustedCodeError):
+        imports.check_reach(place, "rows")
+
+
+def test_a_run_asks_what_its_recipe_names(asked, plumbline, there):
+    for file in ("rows", "model", "address"):
+        asked.clear()
+        code, _, err = plumbline("run", f"at-{file}.yaml", "--out", "new", "--set", "task.options.score=payload:score")
+        assert (code, bool(asked)) == (1, True), err
+        assert "because a file says so" not in err
 
 
 # -- Python ------------------------------------------------------------------------------------------------------------

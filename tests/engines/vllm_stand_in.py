@@ -278,6 +278,7 @@ def on_threads(monkeypatch: Any, **faults: Any) -> list[Any]:
         started[-1].server_close()
 
     monkeypatch.setattr(vllm, "MODULE", __name__)
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))  # where it is looked for
     monkeypatch.setattr(processes, "start", start)
     monkeypatch.setattr(processes, "stop", stop)
     return started

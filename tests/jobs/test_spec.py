@@ -18,7 +18,7 @@ def test_a_specification_is_recorded_and_read_again(project, monkeypatch):
     assert JobSpec.model_validate(json.loads(json.dumps(spec.model_dump()))) == spec
     assert spec.env == {"A": "b=c"}
     assert spec.command()[-5:] == ["tickets.yaml", "--out", str(project / "runs/tickets"), "--set", "rl.steps=2"]
-    assert spec.command()[3:7] == ["--job", spec.id, "--secret", "HF_TOKEN"]
+    assert spec.command()[4:8] == ["--job", spec.id, "--secret", "HF_TOKEN"]
 
 
 def test_a_job_on_this_machine_writes_where_the_shell_stands(project):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.live import know
-from plumbline.config.imports import check_installed
+from plumbline.config.imports import check_installed, reach
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
@@ -71,12 +71,15 @@ class TaskData:
 def check_recipe(recipe: Recipe) -> None:
     """Refuse what can be known of a recipe's task and model before anything is built or written for them.
 
+    The run is about to begin, so what lies at addresses in its recipe is asked for.
+
     Raises:
         RecipeError: no such task, family or option; a split that the task does not have, or that is trained on.
         ModelError: no model at `model.name`; a package or the device is missing.
         DataError: no records where the options say.
         EngineError: the engine that it names cannot draw for it.
     """
+    reach([str(recipe.plain())])
     for problem in problems(recipe):
         raise problem
 

@@ -1,5 +1,6 @@
-"""Imports that may fail: what a user names as `module:name`, and what comes with an extra.
+"""Imports that may fail: what a user names as `module:name`, and what comes with an extra; and the user's consent.
 
+Nothing is asked of an address that a file names, before the user names it, begins the run, or consents to all.
 Nobody's code runs unasked. What the user typed runs; what a file names (a recipe, a model's card, a run) runs only if
 it is of an installed package that declares Plumbline, or with the user's consent to all of it (`--trust-code`).
 """
@@ -30,6 +31,7 @@ _RECIPE = (".yaml", ".yml")
 """What a name of code never ends with before the colon: `FILE.yaml:NAME` is a task in a file."""
 _FILE = re.compile(r"(?<![\w./-])(?:\./)?(\w+(?:/\w+)*)\.py:")
 _SET = re.compile(r"(?:^|[.=])((?:path|python|arguments|trust_remote_code)=.+)")
+_PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"',\[\]{}]+")
 _read: dict[Path, str] = {}
 
 DISTRIBUTION = "plumbline-rl"
@@ -211,15 +213,27 @@ def _imported(name: str, what: str, advice: str) -> Any:
 
 
 def typed(words: Iterable[str]) -> None:
-    """Note what the user wrote: every `module:name` in these words, and of `KEY=VALUE` those that `check_consent` asks
-    for, by the last part of the key."""
+    """Note what the user wrote: every `module:name` and every address in these words, and of `KEY=VALUE` those that
+    `check_consent` asks for, by the last part of the key."""
+    words = list(words)
+    reach(words)
+    words += [dotted(word) for word in words]
+    names = [one for word in words for one in _NAME.findall(word) if not _is_file(one.partition(":")[0])]
+    _note([*names, *(one for word in words for one in _SET.findall(word) if "\n" not in one)])
+
+
+def reach(words: Iterable[str]) -> None:
+    """Note the addresses in these words, which may be asked: what was typed, or the recipe of a run that begins."""
+    _note([place for word in words for place in _PLACE.findall(word)])
+
+
+def _note(entries: list[str]) -> None:
     if not is_trusting():
-        words = list(words)
-        words += [dotted(word) for word in words]
-        said = os.environ.get(CONSENT, "")
-        names = [one for word in words for one in _NAME.findall(word) if not _is_file(one.partition(":")[0])]
-        values = [*names, *(one for word in words for one in _SET.findall(word) if "\n" not in one)]
-        os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, said.split("\n")), *values]))
+        os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, _noted()), *entries]))
+
+
+def _noted() -> list[str]:
+    return os.environ.get(CONSENT, "").split("\n")
 
 
 def trust() -> None:
@@ -254,8 +268,7 @@ def note_file(path: Path, text: str) -> None:
 
 def consented(entry: str) -> bool:
     """Whether the user typed a `module:name`, a `KEY=VALUE` or, with any value, a `KEY=`; or consented to all code."""
-    entries = os.environ.get(CONSENT, "").split("\n")
-    return is_trusting() or any(entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in entries)
+    return is_trusting() or any(entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in _noted())
 
 
 def check_consent(entry: str, what: str, written: str, place: object) -> None:
@@ -274,6 +287,23 @@ def check_consent(entry: str, what: str, written: str, place: object) -> None:
         raise refusal(what, written, place)
 
 
+def check_reach(place: str, what: str) -> None:
+    """Refuse to ask an address that a file names.
+
+    Args:
+        place: the address; one that the user typed counts for all below it.
+        what: lies there.
+
+    Raises:
+        UntrustedCodeError: neither did the user type it, nor consent to all.
+    """
+    if not is_trusting() and not any(one and f"{place}/".startswith(f"{one.rstrip('/')}/") for one in _noted()):
+        raise UntrustedCodeError(
+            f"{_names(place)} names {what} at {place}, and nothing is asked of an address because a file says so",
+            "if you trust it, give it on the command line (--set), or add --trust-code (in Python: trust_code=True)",
+        )
+
+
 def allowed(name: str) -> bool:
     """Whether what is named as `module:name` may be imported. Nothing is imported to decide it."""
     opens = any(entry.value == name for entry in plugins("plumbline.tasks").values())
@@ -288,12 +318,16 @@ def refusal(what: str, written: str, place: object = None) -> UntrustedCodeError
         written: how the file writes it.
         place: where the code lies; None where that is not known.
     """
-    files = [str(path) for path, text in reversed(_read.items()) if written in text]
     lies = f"whose code is {place}" if place is not None else "whose code is not found"
     return UntrustedCodeError(
-        f"{files[0] if files else 'a file'} names {what}, {lies}; nothing of it was run",
+        f"{_names(written)} names {what}, {lies}; nothing of it was run",
         "if it is yours, or you have read it, add --trust-code (in Python: trust_code=True)",
     )
+
+
+def _names(written: str) -> str:
+    """The file that says something, the last that was read."""
+    return next((str(path) for path, text in reversed(_read.items()) if written in text), "a file")
 
 
 def code_file(module: str) -> Path | None:

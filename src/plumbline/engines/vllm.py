@@ -26,7 +26,7 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any
 
-from plumbline.config.imports import check_consent, needed
+from plumbline.config.imports import check_consent, check_reach, needed
 from plumbline.engines import processes
 from plumbline.engines.vllm_client import Client, Part, ServerLostError, check_address, healthy
 from plumbline.errors import EngineError
@@ -90,6 +90,8 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
         interpreter(section.python)
         return
     check_address(section.address, "engine.address")
+    if ask:
+        check_reach(section.address, "engine.address")
     if ask and not healthy(section.address):
         raise EngineError(
             f"no vLLM server is well at {section.address}",

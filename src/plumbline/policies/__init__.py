@@ -15,7 +15,7 @@ from plumbline.policies.pretrained.chat import read_template
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import check_settings, check_source, reach_hub
 from plumbline.recipe import ModelSection, options_of
-from plumbline.runs.remote import local_model
+from plumbline.runs.remote import check_named, local_model
 
 if TYPE_CHECKING:
     from plumbline.policies.policy import Policy
@@ -77,6 +77,7 @@ def check_model(section: ModelSection, source: str | None) -> None:
     """
     ours = bool(options_of(section.family).policy)
     if source is not None:
+        check_named(source, "a model")
         source = local_model(source)
         if section.trust_remote_code:
             check_consent("trust_remote_code=", "model.trust_remote_code", "trust_remote_code", source)

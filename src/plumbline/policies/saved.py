@@ -15,7 +15,7 @@ from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_g
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.cards import CARD
 from plumbline.runs.hub import check_hub, is_cached
-from plumbline.runs.remote import NOTE, cache, instead_here, is_address, local_model, portable
+from plumbline.runs.remote import instead_here, is_address, is_known, local_model, portable
 from plumbline.storage import open_regular, read_object
 
 ADAPTER = "adapter_config.json"
@@ -309,12 +309,7 @@ def adapter_base(source: str) -> str | None:
 
 def _is_trusted(base: str, adapter: str) -> bool:
     """Whether an adapter is from the same store as its base, or this machine has fetched from that address before."""
-    if portable(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[:3]:
-        return True
-    notes = (
-        str(read_object(note).get("address")) for kind in ("*/*", "*/*/*") for note in cache().glob(f"{kind}/{NOTE}")
-    )
-    return any(base == address or base.startswith(f"{address}/") for address in notes)
+    return portable(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[:3] or is_known(base)
 
 
 def saved_settings(source: str) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import check_reach, missing
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError, visible
 from plumbline.storage import clear_os_errors, one_line, parse_json, read_object, sha256_of, write_json
 
@@ -156,6 +156,22 @@ def portable(path: str) -> str:
                 except (PlumblineError, KeyError):
                     return path
     return path
+
+
+def is_known(address: str) -> bool:
+    """Whether this machine has fetched from an address before, or from one above it."""
+    notes = (note for depth in ("*/*", "*/*/*") for note in cache().glob(f"{depth}/{NOTE}"))  # deeper ones are not ours
+    return any(f"{address}/".startswith(f"{read_object(note).get('address')}/") for note in notes)
+
+
+def check_named(place: str, what: str) -> None:
+    """Refuse an address that a file names, unless this machine has fetched from it before.
+
+    Raises:
+        UntrustedCodeError: see `check_reach`.
+    """
+    if is_address(place) and not is_known(place):
+        check_reach(place, what)
 
 
 # -- a store -------------------------------------------------------------------------------------------------------

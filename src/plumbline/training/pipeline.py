@@ -26,7 +26,7 @@ from plumbline.checks.refusals import (
     for_pretraining,
     try_verifier,
 )
-from plumbline.config.imports import of_ours
+from plumbline.config.imports import of_ours, reach
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import RecipeError
 from plumbline.evaluation.evaluate import evaluate_reference, references_of
@@ -69,6 +69,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         PlumblineError: what is wrong with the recipe, its records or its model, or why the run was stopped.
     """
     claims.check(folder, RUN, is_run)
+    reach([str(recipe.plain())])
     know(recipe.checks)
     if not (resume and (folder / "recipe.yaml").is_file()):  # what a run goes on with was there when it began
         check_recipe(recipe)

@@ -253,5 +253,8 @@ def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, 
         except PlumblineError as error:
             wrong.append(error)
             if isinstance(error, UntrustedCodeError) and one.name == "jsonl":
-                tasks[name] = opened(name, open_rows(one.options))
+                try:
+                    tasks[name] = opened(name, open_rows(one.options))
+                except UntrustedCodeError as further:  # its rows lie at an address
+                    wrong.append(further)
     return tasks, wrong

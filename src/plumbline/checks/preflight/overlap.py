@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from plumbline.checks.check import Finding, Level, check
 from plumbline.checks.preflight.before import BeforeRun
+from plumbline.checks.preflight.shapes import place_of
 from plumbline.checks.refusals import TaskData, check_disjoint, check_start, refused
 from plumbline.records import Example
 
@@ -40,8 +41,9 @@ def equal(before: BeforeRun) -> Iterator[Finding]:
     """Equal prompts, which the run refuses, and other prompts under equal ids."""
     grounds = list(before.tasks.values())
     found = list(refused(check_disjoint, grounds))
-    if before.recipe.model.name is not None and all(one.built for one in grounds):
-        found += refused(check_start, before.recipe.model.name, grounds)
+    name = before.recipe.model.name
+    if name is not None and place_of(name) is not None and all(one.built for one in grounds):
+        found += refused(check_start, name, grounds)
     for error in found:
         causes: tuple[str, ...] = ("rows dealt to splits before doubles were taken out",)
         yield Finding("fatal", error.cause, causes=causes, fix=error.fix)

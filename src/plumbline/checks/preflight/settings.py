@@ -13,7 +13,7 @@ from plumbline.checks.check import Finding, MissingDataError, check
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FAR_OFF, FULL, find_small_updates
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.preflight.shapes import is_hub_name
+from plumbline.checks.preflight.shapes import is_hub_name, place_of
 from plumbline.config.imports import code_file
 from plumbline.errors import PlumblineError
 from plumbline.policies.downloads.get import ENTRIES
@@ -21,7 +21,6 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.recipe import OptimiserSection, Recipe, extended, leaves, names
 from plumbline.records import SteppedSampling
 from plumbline.runs.cards import Card
-from plumbline.runs.remote import local_model
 
 # -- rates -------------------------------------------------------------------------------------------------------------
 
@@ -148,7 +147,8 @@ def laws(before: BeforeRun) -> Iterator[Finding]:
 def _as_before(before: BeforeRun) -> Iterator[Finding]:
     """The sampling distribution of the run that made the model, where it says so."""
     name, sampling = before.recipe.model.name, before.recipe.sampling
-    card = Card.read(model) if name is not None and Path(model := local_model(name)).is_dir() else None
+    model = None if name is None else place_of(name)
+    card = Card.read(model) if model is not None and model.is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
     if then.get("temperature") == 0:  # it was evaluated greedily alone, which says nothing of how it drew

@@ -9,10 +9,11 @@ from typing import Any
 
 import yaml
 
+from plumbline.errors import UntrustedCodeError
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base
 from plumbline.recipe import TinySection
-from plumbline.runs.remote import local_model
+from plumbline.runs.remote import check_named, local_model
 from plumbline.storage import read_object, read_text
 
 
@@ -58,11 +59,20 @@ def find_shapes(name: str) -> Shapes | None:
     return published().get(name.lower())
 
 
+def place_of(name: str) -> Path | None:
+    """Where a model is on this machine; None where it lies at an address that may not be asked (see `check_named`)."""
+    try:
+        check_named(name, "a model")
+    except UntrustedCodeError:  # which is said of the checkpoint
+        return None
+    return Path(local_model(name)).expanduser()
+
+
 def folder_of(name: str) -> Path | None:
     """The directory with a model's weights: itself, an adapter's base, or transformers' cache; None without one."""
-    if is_gguf(name):
+    path = None if is_gguf(name) else place_of(name)
+    if path is None:
         return None
-    path = Path(local_model(name)).expanduser()
     if path.is_dir():
         base = adapter_base(str(path))
         return path if base is None else folder_of(base)

@@ -26,7 +26,7 @@ from plumbline.reports.view import RunView
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
-from plumbline.runs.remote import local_model
+from plumbline.runs.remote import check_named, local_model
 from plumbline.runs.run import Listener, Run
 from plumbline.storage import SMALL, read_bytes, read_object
 from plumbline.tasks.task import Task
@@ -96,7 +96,10 @@ def find(given: str, public: str | None = None) -> ExportSource:
         check_links(Path(model))
     card, base = Card.read(model), adapter_base(model)
     if base is None and run is not None:
-        base = None if run.recipe.model.name is None else local_model(run.recipe.model.name)
+        base = run.recipe.model.name
+        if base is not None:
+            check_named(base, "a model")
+            base = local_model(base)
     elif base is None and card is None:  # nothing was trained here: it is its own base
         base = model
     if base is not None and Path(base).is_dir() and _run_of(base) and Path(base).name == "base":

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from plumbline.config.imports import reach
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.statistics import Paired, direction, mean_interval, paired
 from plumbline.storage import read_jsonl, read_object, write_json, write_jsonl
@@ -90,6 +91,7 @@ class EvaluateCallback(Guest):
             )
         weights = getattr(trainer, "reward_weights", None) if own else None
         self.weights = [1.0] * len(self.scores) if weights is None else [float(one) for one in weights]
+        reach([str(rows)])
         self.rows = [row for _, row in read_rows(str(rows))][:limit]
         if not self.rows or any(name not in row for row in self.rows for name in (prompt, cluster) if name is not None):
             raise DataError(f"{rows} has no rows, or one without its columns", f"each needs {prompt} {cluster or ''}")

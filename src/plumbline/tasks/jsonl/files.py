@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import needed
+from plumbline.config.imports import check_reach, needed
 from plumbline.errors import DataError
 from plumbline.runs.hub import check_hub, is_cached
 from plumbline.storage import clear_read_errors, one_line, open_regular, read_jsonl
@@ -61,7 +61,11 @@ def _place(name: str) -> tuple[str, str | None, str]:
 def _loaded(name: str, path: str, config: str | None, split: str, **more: Any) -> Iterator[dict[str, Any]]:
     if name.startswith(HUB) and not Path(path).is_dir():
         needed("huggingface_hub", f"task.options: {name}")
-        check_hub(name, cached=is_cached(path, data=True))
+        if not (cached := is_cached(path, data=True)):
+            check_reach(name, "rows")
+        check_hub(name, cached=cached)
+    elif "://" in name.removeprefix(HUB):
+        check_reach(name, "rows")
     datasets = needed("datasets", f"task.options: {name}")
     try:
         if more or not Path(path).is_dir():

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from plumbline.config.imports import allowed, dotted
+from plumbline.config.imports import allowed, dotted, reach
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError, StorageError, visible
 from plumbline.recipe import parse
@@ -78,6 +78,7 @@ def started(
     Raises:
         RecipeError: the script cannot be used, or model, data or reward is known from neither.
     """
+    reach([_address(data)] if data else [])
     read = None if script is None else read_script(script)
     rewards = reward.split(",") if reward else read.rewards if read else []
     if not rewards and read is not None and read.own:
