@@ -187,9 +187,9 @@ class RayJob:
         try:
             self._client = self._client or JobSubmissionClient(self.job.spec.address)
             yield self._client
-        except PlumblineError:
-            raise
         except Exception as error:
+            if isinstance(error, PlumblineError):
+                raise
             said = one_line(error)
             fix = (
                 "check that it runs, that it has the version of Ray that is installed here, that this machine reaches "
