@@ -394,6 +394,24 @@ def test_a_shell_completes_commands(monkeypatch, capsys):
 # -- how a command ends --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("before", "during", "cause"),
+    [
+        ("os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')", "", "the working directory is gone"),
+        ("", "import plumbline.cli.main as cli\ncli.main = lambda: signal.raise_signal(signal.SIGXCPU)", "processor's"),
+    ],
+)
+def test_a_place_or_a_time_that_is_gone_is_one_error(tmp_path, before, during, cause):
+    code = f"import os, signal\n{before}\nfrom plumbline import __main__ as entry\n{during}\nentry.main()"
+    command = [sys.executable, "-P", "-c", code, "recipe"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 2
+    assert cause in ended.stderr
+    assert "fix: " in ended.stderr
+
+
 ENTRY = """import signal
 from plumbline.__main__ import _at_once, main
 signal.signal(signal.SIGINT, _at_once)

@@ -17,7 +17,8 @@ import yaml
 
 import plumbline as api
 from plumbline.config import imports
-from plumbline.errors import UntrustedCodeError
+from plumbline.errors import RecipeError, UntrustedCodeError
+from plumbline.recipe import load
 from plumbline.storage import write_jsonl
 
 PAYLOAD = """
@@ -615,3 +616,30 @@ def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline
     code, _, err = plumbline("eval", "adapter", "--limit", "1", "--max-tokens", "2")
     assert (code, said in err) == (1, True), "peft was asked; a prompt is looked at when the model is open"
     assert not (tmp_path / "RAN").exists()
+
+
+def test_code_beside_a_recipe_is_found_from_another_folder_with_consent_to_all(tmp_path, monkeypatch):
+    for folder in ("recipes", "here"):
+        (tmp_path / folder).mkdir()
+    options = {"train": "rows.jsonl", "gold": "answer", "score": "code_beside.py:score"}
+    recipe = tmp_path / "recipes" / "r.yaml"
+    recipe.write_text(yaml.safe_dump({"name": "r", "task": {"name": "jsonl", "options": options}, **PLAIN}))
+    monkeypatch.chdir(tmp_path / "here")
+    load(recipe)
+
+    def score():
+        return imports.named("code_beside:score", "scoring function")
+
+    with pytest.raises(UntrustedCodeError, match="is not found") as error:
+        score()
+    assert "beside the recipe" in error.value.fix
+    code = tmp_path / "recipes" / "code_beside.py"
+    code.write_text(PAYLOAD.format(mark=str(tmp_path / "RAN")))
+    with pytest.raises(UntrustedCodeError, match=f"whose code is {code}"):
+        score()
+    imports.typed(["code_beside:score"])  # what was typed is code here, not there
+    with pytest.raises(RecipeError, match="No module named 'code_beside'"):
+        score()
+    assert not (tmp_path / "RAN").exists()
+    with imports.consent(everything=True):
+        assert score()("x", "x") == 1

@@ -17,20 +17,27 @@ A user's mistake raises one of these at the boundary; a programmer's mistake is 
 not an exception but data (`records.Failure`).
 """
 
+import json
 import re
 
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
-    "|[\ud800-\udfff\ufffe\uffff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "|[\ud800-\udfff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 
 
 def visible(text: str) -> str:
-    """The same text with nothing in it that cannot be seen: a control character becomes its code, `<U+202E>`.
+    """The same text with nothing in it that cannot be seen, but line breaks and tabs: a control character becomes its
+    code, `<U+202E>`.
 
     Text of models, files and servers is hostile: printed as it is, it could drive the terminal.
     """
     return _HIDDEN.sub(_code, text.replace("\r\n", "\n"))
+
+
+def escaped(text: str) -> str:
+    """The same JSON with escapes for what cannot be seen."""
+    return _HIDDEN.sub(lambda match: json.dumps(match.group())[1:-1], text)
 
 
 def _code(match: re.Match[str]) -> str:

@@ -116,8 +116,8 @@ def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> I
         raise kind(f"{name} holds what cannot be read: {one_line(error)}", "correct that value") from error
 
 
-def one_line(error: BaseException) -> str:
-    """What an error says, on one line of at most 300 characters."""
+def one_line(error: object) -> str:
+    """What an error or another foreign value says, on one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]
 
 

@@ -1,12 +1,17 @@
 """Who is told while a run goes on: the terminal, and trackers by name."""
 
 import io
+import json
+import re
 import sys
 import time
 
 import pytest
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from plumbline.cli.output import print_json, print_tables, print_text
 from plumbline.errors import RunError
 from plumbline.recipe import parse
 from plumbline.runs.observers import TRACKERS, Guarded, LiveView, open_trackers, sparkline
@@ -160,3 +165,26 @@ class TestTrackers:
         assert failing.calls == 1
         assert said == ["wandb stopped working and is told no more: OSError: server gone"]
         assert len(Run.read(tmp_path / "run").rows("rl")) == 3
+
+
+HOSTILE = "\x1b[31mred\x07\x9b\x7f \u202eend\u200b\u200d\u2060\xad\U000e0041[/b] [red] :smile:"
+
+
+def test_nothing_that_others_wrote_drives_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    table = Table(HOSTILE)
+    table.add_row(HOSTILE)
+    view = LiveView()
+    view.stage(HOSTILE, 3, 0)
+    view.working(HOSTILE, 0, 1)
+    view.event("note", HOSTILE)
+    print_tables(table, Text(HOSTILE, style="red"), HOSTILE, wrap=False)
+    print_text(f"{HOSTILE}\n\tb")
+    shown = "".join(capsys.readouterr())
+    for hidden in re.sub(r"[ -~]", "", HOSTILE):
+        assert hidden not in shown
+    assert shown.count("[/b] [red] :smile:") >= 6
+    print_json({"id": HOSTILE})
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.isascii()
+    assert json.loads(line) == {"id": HOSTILE}

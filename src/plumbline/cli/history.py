@@ -87,7 +87,7 @@ def _show(found: "Lineage", outputs: "Outputs") -> None:
     if outputs.as_json:
         print_json(plain_history(found) if found.lineage else plain_comparisons(found))
     elif outputs.table is not None:
-        print(render(history_tables(found), outputs.table), end="")
+        print_text(render(history_tables(found), outputs.table))
     else:
         print_tables(history_terminal(found))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import print_json, print_tables
+from plumbline.cli.output import print_json, print_tables, print_text
 from plumbline.errors import visible
 
 if TYPE_CHECKING:
@@ -136,22 +136,23 @@ def _show_plan(spec: "JobSpec", examined: "Examined", files: dict[str, str], com
         plan = {"spec": spec.model_dump(), "package": sent, "data": data, "findings": found, "fatal": examined.fatal}
         print_json({**plan, **({"command": command, **files} if files else {})})
         return
-    print(f"job      {spec.name} on {spec.on}: {'the files below' if files else spec.address or 'this machine'}")
-    print(f"runs     {shlex.join(spec.command())}", f"writes   {spec.out}", sep="\n")
+    where = "the files below" if files else spec.address or "this machine"
+    lines = [f"job      {spec.name} on {spec.on}: {where}", f"runs     {shlex.join(spec.command())}"]
+    lines.append(f"writes   {spec.out}")
     if spec.on == "ray":
-        print(f"is given {runtime_env(spec)}")
+        lines.append(f"is given {runtime_env(spec)}")
     if spec.secrets:
-        print(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent")
+        lines.append(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent")
     if package is not None:
         total = f"{len(package.files):,} files, {package.bytes / 2**20:.1f} MiB"
-        print(f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in package.lines()), sep="\n")
+        lines += [f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in package.lines())]
     for name, text in files.items():
-        print(f"--- {name}", text.rstrip(), sep="\n")
+        lines += [f"--- {name}", text.rstrip()]
     if files:
-        print(f"command  {command}")
-    for line in examined.looked_at:
-        print(f"data     {line}")
-    print("findings", *(f"  {one}" for one in examined.lines() or ["none"]), sep="\n")
+        lines.append(f"command  {command}")
+    lines += [f"data     {line}" for line in examined.looked_at]
+    lines += ["findings", *(f"  {one}" for one in examined.lines() or ["none"])]
+    print_text("".join(f"{line}\n" for line in lines))
 
 
 def _say(text: str) -> None:
@@ -186,9 +187,8 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
 
         print_tables(run_summary(Run.read(folder)), wrap=False)
     elif outcome.ended == "succeeded":
-        print(f"{job.spec.out}: finished")
-        for key, mean in outcome.facts.get("rewards", {}).items():
-            print(f"{key:32} {mean:.3f}")
+        print_text(f"{job.spec.out}: finished\n")
+        print_text("".join(f"{key:32} {mean:.3f}\n" for key, mean in outcome.rewards.items()))
     if not as_json:
         _say(f"job {name}: {outcome.ended} ({outcome.why}; the engine: {outcome.engine})")
     raise typer.Exit(CODES[outcome.ended])
@@ -210,13 +210,14 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
     from plumbline.engines.jobs.follow import refresh
     from plumbline.engines.jobs.job import jobs as known
 
-    rows = [(job, *refresh(job)) for job in known()]
+    rows = [(job, *refresh(job)) for job in known(_say)]
     if as_json:
         print_json({"jobs": [{**_plain(job), "status": status, "why": why} for job, status, why in rows]})
     elif not rows:
         _say("no job was submitted; `plumbline submit RECIPE` does that")
     for job, status, why in [] if as_json else rows:
-        print(f"{job.spec.id:36} {job.spec.on:8} {status:16} {job.spec.out}" + (f"  ({why})" if why else ""))
+        because = f"  ({why})" if why else ""
+        print_text(f"{job.spec.id:36} {job.spec.on:8} {status:16} {job.spec.out}{because}\n")
 
 
 @jobs_app.command("follow", epilog="Example: `plumbline jobs follow last`")
@@ -235,4 +236,4 @@ def stop_job(name: JobName, as_json: take.Json = False) -> None:
 
     job = find(name)
     outcome = stop(job)
-    print_json(_plain(job, outcome)) if as_json else print(f"{job.spec.id}: {outcome.ended} ({outcome.why})")
+    print_json(_plain(job, outcome)) if as_json else print_text(f"{job.spec.id}: {outcome.ended} ({outcome.why})\n")

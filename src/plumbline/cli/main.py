@@ -173,7 +173,7 @@ def run(
 
     if dry_run:
         said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
-        print_json(said.plain()) if as_json else print(said.text(), end="")
+        print_json(said.plain()) if as_json else print_text(said.text())
         raise typer.Exit(1 if said.fatal else 0)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     folder = finished.folder
@@ -379,7 +379,7 @@ def evaluate(
     with progress() as view:
         evaluated = {name: run_evaluation(one, view) for name, one in specs.items()}
     printed = write_outputs(outputs, evaluated)
-    print(printed, end="") if isinstance(printed, str) else print_tables(printed)
+    print_text(printed) if isinstance(printed, str) else print_tables(printed)
 
 
 @app.command(

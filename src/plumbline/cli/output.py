@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from plumbline.errors import escaped, visible
+
 if TYPE_CHECKING:
     from plumbline.runs.observers import LiveView
 
@@ -12,21 +14,21 @@ def print_json(value: object) -> None:
     """Print one JSON object."""
     from plumbline.storage import dumps
 
-    print(dumps(value))
+    print(escaped(dumps(value)))
 
 
 def print_tables(*renderables: Any, wrap: bool = True) -> None:
     """Print tables and texts; without `wrap`, paths stay in one piece, to be copied."""
-    from rich.console import Console
+    from plumbline.runs.observers import Terminal
 
-    console = Console()
+    console = Terminal()
     for renderable in renderables:
         console.print(renderable, soft_wrap=not wrap)
 
 
 def print_text(text: str) -> None:
-    """Print lines as they are."""
-    print(text, end="")
+    """Print lines."""
+    print(visible(text), end="")
 
 
 def say(value: object, text: str, as_json: bool) -> None:

@@ -133,22 +133,25 @@ def dotted(names: str) -> str:
 def named(name: str, what: str) -> Any:
     """The object that is named as `module:name`; `what` is what it should be.
 
-    They are also looked for in the working directory, after everything that is installed. Every exception of the import
-    is caught here, because beyond lies a module of the user's, which may do anything.
+    They are also looked for in the working directory, after everything that is installed, and with consent to all code
+    beside a recipe that names them. Every exception of the import is caught here, because beyond lies a module of the
+    user's, which may do anything.
 
     Raises:
         UntrustedCodeError: a file names it, and the user did not consent.
         RecipeError: there is no such module or no such name in it, or the module fails while it is imported.
     """
     module, _, attribute = name.partition(":")
-    here = str(Path.cwd())
-    advice = f"write it as module:name; modules are looked for among the installed packages and then in {here}"
+    here, beside = str(Path.cwd()), [str(folder) for folder in _beside(module) if is_trusting()]
+    places = ", ".join(dict.fromkeys([here, *beside]))
+    advice = f"write it as module:name; modules are looked for among the installed packages and then in {places}"
     if not attribute or not all(part.isidentifier() for part in module.split(".")) or _is_file(module):
         raise RecipeError(f"{name} names no {what}", advice)
     if not allowed(name):
         raise refusal(f"the {what} {name}", name, code_file(module))
     if not {"", here} & set(sys.path):
         sys.path.append(here)
+    sys.path += [folder for folder in beside if folder not in sys.path]
     return _imported(name, what, advice)
 
 
@@ -319,9 +322,10 @@ def refusal(what: str, written: str, place: object = None) -> UntrustedCodeError
         place: where the code lies; None where that is not known.
     """
     lies = f"whose code is {place}" if place is not None else "whose code is not found"
+    first = "" if place is not None else "start the command where its code lies, or put that beside the recipe; "
     return UntrustedCodeError(
         f"{_names(written)} names {what}, {lies}; nothing of it was run",
-        "if it is yours, or you have read it, add --trust-code (in Python: trust_code=True)",
+        f"{first}if it is yours, or you have read it, add --trust-code (in Python: trust_code=True)",
     )
 
 
@@ -331,13 +335,14 @@ def _names(written: str) -> str:
 
 
 def code_file(module: str) -> Path | None:
-    """The file of a module, found without an import: among what is installed, then in the working directory."""
+    """The file of a module, found without an import: among what is installed, then in the working directory, then
+    beside a file that names it."""
     top, *inner = module.split(".")
     spec = _spec(top)
     if spec is not None and not inner:
         return Path(str(spec.origin))
     folders = [Path(one, *inner) for one in (spec.submodule_search_locations or ()) if inner] if spec else []
-    for place in [*folders, Path.cwd().joinpath(top, *inner)]:
+    for place in [*folders, *(folder.joinpath(top, *inner) for folder in (Path.cwd(), *_beside(module)))]:
         for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
             if file.is_file():
                 return file
@@ -346,6 +351,11 @@ def code_file(module: str) -> Path | None:
 
 def _is_file(module: str) -> bool:
     return module.casefold().endswith(_RECIPE)
+
+
+def _beside(module: str) -> list[Path]:
+    """The folders of the files that name something of a module; the last that was read is the first."""
+    return [path.resolve().parent for path, text in reversed(_read.items()) if f"{module}:" in dotted(text)]
 
 
 def _spec(top: str) -> ModuleSpec | None:

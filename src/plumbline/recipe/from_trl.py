@@ -414,6 +414,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-def _name(function: ast.expr) -> str:
+def _name(function: ast.AST) -> str:
     """The last name of what is called."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

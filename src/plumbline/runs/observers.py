@@ -13,13 +13,13 @@ import importlib
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -30,6 +30,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -58,15 +59,27 @@ WORTH_SAYING = 2.0
 """Seconds from which a log says when a piece of work has ended."""
 
 
+class Terminal(Console):
+    """Where people read: the texts of others are shown as they are, but for what would drive a terminal."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        super().__init__(file=file, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """See `Console.render`."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)
+
+
 class LiveView(Observer):
     """An observer that draws on standard error."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(file=sys.stderr)
+        self.console = console or Terminal(sys.stderr)
         self.latest: dict[str, float] = {}
         self.rewards: deque[float] = deque(maxlen=40)
         self.progress = Progress(
-            TextColumn("{task.description:<12}"),
+            TextColumn("{task.description:<12}", markup=False),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -130,7 +143,7 @@ class LiveView(Observer):
     def event(self, kind: str, message: str) -> None:
         """See `Observer.event`."""
         style = "yellow" if kind not in QUIET else ""
-        self.console.print(Text(visible(f"{kind}: {message}"), style=style), soft_wrap=True)
+        self.console.print(Text(f"{kind}: {message}", style=style), soft_wrap=True)
 
     def _draw(self) -> None:
         if self.live is None:
@@ -138,7 +151,7 @@ class LiveView(Observer):
             self.live.start()
 
     def _line(self, text: str) -> None:
-        self.console.print(Text(visible(text.rstrip())), soft_wrap=True)
+        self.console.print(Text(text.rstrip()), soft_wrap=True)
 
     def close(self) -> None:
         """See `Observer.close`."""

@@ -242,7 +242,7 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
     for one in audit.findings:
         lines.append(Text(f"{one.level}: {one.check}: {one.what}", style=STYLES[one.level]))
         further = {"causes": "; ".join(one.causes), "fix": one.fix, "examples": ", ".join(one.samples)}
-        lines += [Text(f"    {heading}: {text}") for heading, text in further.items() if text]
+        lines += [Text(f"    {heading}: {' '.join(text.split())}") for heading, text in further.items() if text]
     tables = [table for table in (values, written) if table.row_count]
     return Shown(title, earned, *rule, *tables, *(lines or [Text("nothing found\n")]))
 

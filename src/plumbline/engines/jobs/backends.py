@@ -20,14 +20,14 @@ import plumbline
 from plumbline.config.imports import check_installed, own_folders
 from plumbline.engines.jobs.job import JobSpec, SentJob
 from plumbline.errors import EngineError, PlumblineError
-from plumbline.storage import clear_os_errors, read_text
+from plumbline.storage import clear_os_errors, one_line, read_text
 
 SHELL = 'trap : TERM INT; "$@"; code=$?; echo "$code" > "$0.part"; mv "$0.part" "$0"'
 """Runs a command and leaves its exit status in a file, for whoever asks later; a signal to the group is the command's
 to obey, and is waited for here."""
 PATIENCE = 20.0
 """Seconds that a job's process has to end by itself when it is stopped."""
-STATES = {"PENDING": "pending", "RUNNING": "running", "STOPPED": "stopped", "SUCCEEDED": "succeeded"}
+STATES = {name.upper(): name for name in ("pending", "running", "stopped", "succeeded", "failed")}
 QUIET = ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env")
 
 
@@ -148,15 +148,16 @@ class RayJob:
         try:
             with self._asked() as client:
                 info = client.get_job_info(self.job.spec.id)
+                status: Any = STATES.get(str(info.status), "unknown")
+                code = info.driver_exit_code if isinstance(info.driver_exit_code, int) else None
+                return State(status=status, message=one_line(info.message or ""), code=code)
         except EngineError as error:
             return State(status="unknown", message=error.cause)
-        status: Any = STATES.get(str(info.status), "failed")
-        return State(status=status, message=info.message or "", code=info.driver_exit_code)
 
     def log(self) -> str:
         """All that the job has printed, as far as the cluster still has it."""
         with suppress(EngineError), self._asked() as client:
-            return str(client.get_job_logs(self.job.spec.id))
+            return str(client.get_job_logs(self.job.spec.id)).encode(errors="replace").decode()
         return ""
 
     def stop(self) -> None:
@@ -170,8 +171,7 @@ class RayJob:
 
     @contextmanager
     def _asked(self) -> Iterator[Any]:
-        """Ray's client, and what it raises as an error of ours: RuntimeError, ConnectionError and ValueError, by its
-        documentation, and errors of its own (a token that is lacking), known here by their module.
+        """Ray's client, and whatever it raises as an error of ours: it does not check what a dashboard answers.
 
         Raises:
             ModelError: there is no Ray.
@@ -188,13 +188,13 @@ class RayJob:
             self._client = self._client or JobSubmissionClient(self.job.spec.address)
             yield self._client
         except Exception as error:
-            foreign = isinstance(error, RuntimeError | ConnectionError | ValueError | OSError)
-            if isinstance(error, PlumblineError) or not (foreign or type(error).__module__.startswith("ray.")):
+            if isinstance(error, PlumblineError):
                 raise
-            said = " ".join(str(error).split())[:400]
+            said = one_line(error)
             fix = (
-                "check that it runs, that this machine reaches its dashboard (--address http://HOST:8265) and, where "
-                "it asks for a token, RAY_AUTH_MODE=token with RAY_AUTH_TOKEN_PATH"
+                "check that it runs, that it has the version of Ray that is installed here, that this machine reaches "
+                "its dashboard (--address http://HOST:8265) and, where it asks for a token, RAY_AUTH_MODE=token with "
+                "RAY_AUTH_TOKEN_PATH"
             )
             raise EngineError(f"the Ray cluster at {self.job.spec.address} does not do it: {said}", fix) from error
         finally:

@@ -11,6 +11,7 @@ taken for this job's:
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,9 +21,9 @@ from typing import Any
 
 from plumbline.engines.jobs.backends import ProcessJob, State, back_end
 from plumbline.engines.jobs.job import Ended, JobOutcome, JobSpec, SentJob
-from plumbline.errors import DataError, RunError
+from plumbline.errors import DataError, PlumblineError, RunError, visible
 from plumbline.runs.remote import is_address
-from plumbline.storage import dumps, read_bytes, read_object, write_text
+from plumbline.storage import dumps, one_line, read_bytes, read_object, write_text
 
 PREFIX = "plumbline-job: "
 NOISE = (PREFIX, "Running entrypoint for job ")
@@ -36,6 +37,7 @@ CODES: Mapping[Ended, int] = {
     "unknown": 7,
 }
 """Exit statuses of `plumbline submit` and `plumbline jobs follow`, beside those of `plumbline.cli.exits`."""
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 LOOK, MOST_LOST = 0.5, 5
 """Seconds between looks at a job, and how many in a row its cluster may leave unanswered."""
 WAITS = 5.0
@@ -110,10 +112,16 @@ def refresh(job: SentJob) -> tuple[str, str]:
     """How a job stands, in a word, and why; one that has ended since is judged and recorded."""
     outcome, engine = job.outcome, back_end(job)
     if outcome is None:
-        now = engine.state()
-        if not now.over:
-            return now.status, now.message if now.status != "running" else ""
-        outcome = settle(job, now, engine.log())
+        try:
+            now = engine.state()
+            if not now.over:
+                return now.status, now.message if now.status != "running" else ""
+            outcome = settle(job, now, engine.log())
+        except (
+            PlumblineError,
+            OSError,
+        ) as error:  # no Ray, a file that is gone: the other jobs are listed all the same
+            return "unknown", one_line(error)
     return outcome.ended, outcome.why if outcome.ended != "succeeded" else ""
 
 
@@ -136,8 +144,9 @@ def stop(job: SentJob) -> JobOutcome:
 def _readable(job: SentJob, log: str, *, summary: bool = False) -> str:
     """A log for people, with or without the summary that the run printed at its end."""
     shown = log if summary else log.partition(f"{said(job.spec.id, 'summary')}\n")[0]
-    lines = shown.splitlines(keepends=True)
-    return _blotted(job, "".join(one for one in lines if not one.startswith(NOISE) and " job_manager.py:" not in one))
+    lines = COLOUR.sub("", shown).replace("\r", "\n").splitlines(keepends=True)
+    lines = [one for one in lines if not one.startswith(NOISE) and " job_manager.py:" not in one]
+    return visible(_blotted(job, "".join(lines)))
 
 
 def _blotted(job: SentJob, text: str) -> str:
@@ -189,7 +198,7 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
     engine = state.status if state.code is None else f"{state.status}, exit status {state.code}"
 
     def outcome(kind: Ended, why: str) -> JobOutcome:
-        return JobOutcome(ended=kind, why=why, engine=engine, facts=ended or {})
+        return JobOutcome(ended=kind, why=visible(one_line(why)), engine=engine, facts=ended or {})
 
     if not state.over:
         return outcome("unknown", f"the engine says no more than {state.status}: {state.message or 'nothing'}")
@@ -221,9 +230,9 @@ def _heard(job: str, log: str) -> dict[str, dict[str, Any]]:
     """What a job said of itself in its log, by event; the lines of other jobs left out."""
     found = {}
     for line in log.splitlines():
-        with suppress(ValueError, AttributeError, KeyError):  # cut off by a kill
+        with suppress(ValueError, AttributeError, KeyError, RecursionError):  # cut off by a kill
             if line.startswith(PREFIX) and (one := json.loads(line.removeprefix(PREFIX))).get("job") == job:
-                found[one["event"]] = one
+                found[str(one["event"])] = one
     return found
 
 

@@ -8,20 +8,20 @@ import os
 import re
 import secrets as randomness
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from plumbline.config.imports import is_trusting
-from plumbline.errors import DataError, RecipeError, RunError
+from plumbline.errors import RecipeError, RunError
 from plumbline.recipe import Recipe, load, names
 from plumbline.recipe import find as find_recipe
 from plumbline.runs.remote import is_address
-from plumbline.storage import clear_os_errors, read_object, write_json
+from plumbline.storage import clear_os_errors, one_line, read_object, write_json
 
 BackEnd = Literal["ray", "process", "anyscale"]
 Ended = Literal["succeeded", "failed", "never started", "produced nothing", "stopped", "unknown"]
@@ -102,6 +102,20 @@ class JobOutcome(BaseModel):
     facts: Mapping[str, Any] = {}
     """What the run said of its result: folder, model, mean rewards by evaluation."""
 
+    @field_validator("facts", mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        """Numbers beyond every float, which a log may hold and no record, are None."""
+        return finite(value)
+
+    @property
+    def rewards(self) -> dict[str, float]:
+        """The mean rewards, as far as they are numbers."""
+        means = self.facts.get("rewards")
+        return (
+            {key: one for key, one in means.items() if isinstance(one, int | float)} if isinstance(means, dict) else {}
+        )
+
 
 class SentJob(BaseModel):
     """A job that was sent."""
@@ -134,6 +148,18 @@ class SentJob(BaseModel):
         return job
 
 
+def finite(value: Any) -> Any:
+    """The same JSON with None for numbers that are not finite, or larger than every float."""
+    match value:
+        case dict():
+            return {str(key).encode(errors="replace").decode(): finite(one) for key, one in value.items()}
+        case list():
+            return [finite(one) for one in value]
+        case int() | float():
+            return value if abs(value) <= sys.float_info.max else None
+    return value
+
+
 def place() -> Path:
     """The folder of all jobs."""
     own = os.environ.get("PLUMBLINE_JOBS")
@@ -141,18 +167,22 @@ def place() -> Path:
     return Path(own or f"{state}/plumbline/jobs").expanduser().absolute()
 
 
-def jobs() -> list[SentJob]:
+def jobs(say: Callable[[str], None] = lambda _: None) -> list[SentJob]:
     """All jobs, the newest last.
 
-    Raises:
-        DataError: the record of one is damaged.
+    Args:
+        say: is told of records that are damaged; they are left out.
     """
     found = []
     for path in place().glob("*/job.json"):
         try:
-            found.append(SentJob.model_validate(read_object(path)))
-        except ValidationError as error:
-            raise DataError(f"{path} is no job's record: {error}", f"remove {path.parent}") from error
+            job = SentJob.model_validate(read_object(path))
+            if job.spec.id == path.parent.name:
+                found.append(job)
+            else:
+                say(f"{path} is of {job.spec.id}; remove {path.parent}")
+        except ValueError as error:
+            say(f"{path} is no job's record: {one_line(error)}; remove {path.parent}")
     return sorted(found, key=lambda job: job.sent)
 
 

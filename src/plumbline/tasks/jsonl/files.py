@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -69,7 +69,7 @@ def _loaded(name: str, path: str, config: str | None, split: str, **more: Any) -
     datasets = needed("datasets", f"task.options: {name}")
     try:
         if more or not Path(path).is_dir():
-            found: Iterable[Any] = datasets.load_dataset(path, config, split=split, **more)
+            found: Any = datasets.load_dataset(path, config, split=split, **more)
         else:
             found = datasets.load_from_disk(path)
             found = found[split] if isinstance(found, dict) else found

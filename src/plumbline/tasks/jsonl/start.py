@@ -402,6 +402,7 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
 def _flow(value: Any) -> str:
     """A value as YAML on one line."""
     form: dict[str, Any] = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False, "width": 10**6}
-    text = yaml.safe_dump(value, **form).strip().removesuffix("...").strip()
-    several = len(text.splitlines()) > 1  # a text that holds a line break
-    return yaml.safe_dump(value, default_style='"', **form).strip() if several else text
+    text: str = yaml.safe_dump(value, **form).strip().removesuffix("...").strip()
+    if len(text.splitlines()) > 1:  # it holds a line break
+        text = yaml.safe_dump(value, default_style='"', **form).strip()
+    return text
