@@ -197,6 +197,11 @@ MODELS: dict[str, dict[str, str]] = {
     "weightless": {"config.json": json.dumps(CONFIG)},
     "pointer": {"config.json": json.dumps(CONFIG), "model.safetensors": POINTER},
     "window": {"config.json": json.dumps({**CONFIG, "sliding_window": 0}), "model.safetensors": NO_WEIGHTS},
+    "settings": {
+        "config.json": json.dumps({**CONFIG, "plumbline": {"family": ["x"]}}),
+        "model.safetensors": NO_WEIGHTS,
+    },
+    "labels": {"config.json": json.dumps({**CONFIG, "num_labels": 10**7}), "model.safetensors": NO_WEIGHTS},
     "headless": {"config.json": json.dumps({**CONFIG, "num_attention_heads": 0}), "model.safetensors": NO_WEIGHTS},
     "elsewhere": {
         "config.json": json.dumps(CONFIG),
@@ -306,7 +311,16 @@ def make_place(place: Path) -> None:
         put(place / name, content)
     for name in ("emptydir", "folder.yaml", "records/folder/val.jsonl", "pipes"):
         (place / name).mkdir(parents=True)
-    for name in ("pipe", "pipe.jsonl", "pipe.json", "pipe.yaml", "pipe.csv", "pipe.log", "pipes/completions.jsonl"):
+    for name in (
+        "pipe",
+        "pipe.jsonl",
+        "pipe.json",
+        "pipe.yaml",
+        "pipe.csv",
+        "pipe.log",
+        "pipe.parquet",
+        "pipes/completions.jsonl",
+    ):
         os.mkfifo(place / name)
     for suffix in ("jsonl", "json", "yaml", "csv", "log", "wandb"):
         (place / f"zero.{suffix}").symlink_to("/dev/zero")

@@ -388,7 +388,7 @@ READS_ITSELF = {
     *("serve/page/routes.py", "serve/app.py", "reports/page.py"),
     "policies/memory.py",  # of the system
     # What this process has just written.
-    *("engines/jobs/backends.py", "engines/processes.py", "policies/downloads/get.py"),
+    *("engines/processes.py", "policies/downloads/get.py"),
     *("training/checkpoints.py", "runs/published.py"),
     "policies/pretrained/gguf_file.py",
 }

@@ -136,10 +136,10 @@ def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> Buffered
     with clear_read_errors(path, kind):
         if _OWN_INPUT.fullmatch(str(path)):
             return path.open("rb")
-        _check_regular(path, path.stat().st_mode, kind)
+        check_regular(path, path.stat().st_mode, kind)
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb")
         try:
-            _check_regular(path, os.fstat(file.fileno()).st_mode, kind)  # it may have been replaced in between
+            check_regular(path, os.fstat(file.fileno()).st_mode, kind)  # it may have been replaced in between
         except BaseException:
             file.close()
             raise
@@ -155,7 +155,12 @@ _NO_FILES: Mapping[Callable[[int], bool], str] = {
 }
 
 
-def _check_regular(path: Path, mode: int, kind: type[PlumblineError]) -> None:
+def check_regular(path: Path, mode: int, kind: type[PlumblineError]) -> None:
+    """Refuse what is no ordinary file, by what its status says.
+
+    Raises:
+        kind: it is a folder, a pipe, a device or a socket.
+    """
     if not stat.S_ISREG(mode):
         what = next((words for is_one, words in _NO_FILES.items() if is_one(mode)), "it is no ordinary file")
         raise kind(f"{path} cannot be read: {what}", "give an ordinary file in its place")

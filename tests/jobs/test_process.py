@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from plumbline.engines.jobs import package
 from plumbline.engines.jobs.backends import ProcessJob
 from plumbline.engines.jobs.job import SentJob, find, specify
 from plumbline.engines.jobs.package import Examined
-from plumbline.errors import RunError
+from plumbline.errors import RunError, StorageError
 
 PROCESS = ("--on", "process", "--no-preflight")
 
@@ -104,6 +105,16 @@ def test_a_job_whose_shell_was_killed_runs_on_and_can_be_stopped(sleeping, plumb
     assert plumbline("jobs", "stop", sleeping.spec.id)[0] == 0
     assert not ProcessJob(sleeping).lives()
     assert plumbline("jobs")[1].split()[2] != "running"
+
+
+def test_a_job_folder_of_pipes_is_not_waited_for(tmp_path):
+    job = ProcessJob(SimpleNamespace(folder=tmp_path, log=tmp_path / "log"))
+    for name in ("lock", "log", "exit"):
+        os.mkfifo(tmp_path / name)
+    assert not job.lives()
+    assert job.state().status == "failed"
+    with pytest.raises(StorageError, match="named pipe"):
+        job.log()
 
 
 def test_the_values_of_secrets_are_blotted_out_of_what_is_shown(project, plumbline, monkeypatch):

@@ -141,6 +141,20 @@ def first_100(of):
     return {name: each[:100].contiguous() if each.shape[0] == 300 else each for name, each in of.items()}
 
 
+def endless(name, how):
+    def change(folder):
+        (folder / name).unlink(missing_ok=True)
+        if how == "pipe":
+            os.mkfifo(folder / name)
+        elif how == "sparse":
+            (folder / name).touch()
+            os.truncate(folder / name, 6 * 10**9)
+        else:
+            (folder / name).symlink_to(how)
+
+    return change
+
+
 DOWN = "model.layers.0.mlp.down_proj.weight"
 DAMAGED = {
     "no heads": (key("config.json", num_attention_heads=0), "num_attention_heads: 0, which is no size"),
@@ -166,6 +180,15 @@ DAMAGED = {
         for value in (["x"], {"x": 1}, 0.5)
     },
     "settings": (key("config.json", plumbline=["family"]), "which is no plumbline"),
+    **{
+        f"{name} {how}": (endless(name, how), "named pipe|is a device|too large|no config.json")
+        for name, ways in {
+            **dict.fromkeys(("tokenizer.json", "chat_template.jinja"), ("pipe", "/dev/zero", "/dev/full", "sparse")),
+            **dict.fromkeys(("config.json", "tokenizer_config.json", "generation_config.json"), ("pipe", "sparse")),
+            **dict.fromkeys(("model.safetensors", "plumbline.json", "added_tokens.json"), ("pipe", "/dev/zero")),
+        }.items()
+        for how in ways
+    },
     "negative": (key("config.json", hidden_size=-1), "hidden_size: -1, which is no size"),
     "a billion layers": (key("config.json", num_hidden_layers=10**9), "num_hidden_layers: 1000000000, which is no"),
     "odd sizes": (key("config.json", intermediate_size=[1, "a"]), "cannot load a causal language model"),

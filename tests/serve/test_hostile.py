@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from plumbline.errors import EngineError, RecipeError
+from plumbline.errors import EngineError, RecipeError, StorageError
+from plumbline.serve.book import Book
 from plumbline.serve.running import Serving, bound, serve
 from tests.serve.serving import RequestLimits, Scripted, ScriptedText, body, connect, head, running, until
 
@@ -122,6 +123,21 @@ def test_a_log_on_a_full_disk_fails_no_request(caplog):
     assert [one.message for one in caplog.records if "loses rows" in one.message] == [
         "the log of requests loses rows: [Errno 28] No space left on device"
     ]
+
+
+def test_a_log_that_nobody_reads_is_refused_and_a_pipe_that_somebody_reads_is_none_to_wait_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="cannot write"):
+        Book(RequestLimits(), tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    book = Book(RequestLimits(), tmp_path / "pipe")
+    for _ in range(2000):  # more than a pipe holds
+        with book.entry() as entry:
+            entry.status = 200
+    assert json.loads(os.read(reader, 10_000).split(b"\n")[0])["status"] == 200
+    assert 0 < book.lost._value.get() < 2000
+    book.close()
+    os.close(reader)
 
 
 def test_contents_of_another_type_and_in_chunks(post):

@@ -16,11 +16,13 @@ from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.cards import CARD
 from plumbline.runs.hub import check_hub, is_cached
 from plumbline.runs.remote import instead_here, is_address, is_known, local_model, portable
-from plumbline.storage import open_regular, read_object
+from plumbline.storage import LARGEST_JSON, check_regular, clear_read_errors, open_regular, read_object
 
 ADAPTER = "adapter_config.json"
 INDICES = {"model.safetensors": "model.safetensors.index.json", "pytorch_model.bin": "pytorch_model.bin.index.json"}
 """Weights in one file, and the index of those in several; the first that is there is read."""
+TEXTS = (".json", ".jinja", ".txt", ".model")
+"""Endings of what is read at once, and of which the largest have some tens of MB."""
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "spiece.model")
 SIZES = {
     **dict.fromkeys(
@@ -73,6 +75,7 @@ def check_source(source: str, *, whole: bool = True) -> None:
             advice = f"give the model itself: {inside}" if inside else instead_here(path)
             advice = advice or "give the model's directory"
             raise ModelError(f"{source} is a directory without a model (no config.json)", advice)
+        _check_files(path)
         base = adapter_base(source)
         saved_settings(source)
         if whole and (fault := find_fault(path)):
@@ -94,6 +97,22 @@ def check_source(source: str, *, whole: bool = True) -> None:
             instead_here(path)
             or "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
         )
+
+
+def _check_files(folder: Path) -> None:
+    """See that a library which opens the files in a model's folder neither waits nor reads without end.
+
+    Raises:
+        ModelError: one is a pipe, a device or a socket, or of texts and far larger than any is.
+    """
+    with clear_read_errors(folder, ModelError):
+        for file in sorted(folder.iterdir()):
+            if not file.exists() or file.is_dir():
+                continue
+            check_regular(file, file.stat().st_mode, ModelError)
+            if file.suffix in TEXTS and file.stat().st_size > LARGEST_JSON:
+                fix = "use the file that was saved with these weights"
+                raise ModelError(f"{file} is too large: it has more than {LARGEST_JSON >> 20:,} MiB", fix)
 
 
 def reach_hub(source: str) -> None:

@@ -89,7 +89,8 @@ class Book:
         self._disk = Disk("the log of requests")
         if log is not None:
             with clear_os_errors(log):
-                descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                waiting_for_nobody = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+                descriptor = os.open(log, waiting_for_nobody, 0o666)  # a pipe's reader
                 if contents and stat.S_ISREG(os.fstat(descriptor).st_mode):
                     os.fchmod(descriptor, 0o600)  # what people ask is theirs
                 self._log = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)

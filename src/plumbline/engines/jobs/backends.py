@@ -19,8 +19,8 @@ from typing import Any, Literal
 import plumbline
 from plumbline.config.imports import check_installed, own_folders
 from plumbline.engines.jobs.job import JobSpec, SentJob
-from plumbline.errors import EngineError, PlumblineError
-from plumbline.storage import clear_os_errors, one_line, read_text
+from plumbline.errors import EngineError, PlumblineError, StorageError
+from plumbline.storage import clear_os_errors, one_line, open_regular, read_bytes, read_text
 
 SHELL = 'trap : TERM INT; "$@"; code=$?; echo "$code" > "$0.part"; mv "$0.part" "$0"'
 """Runs a command and leaves its exit status in a file, for whoever asks later; a signal to the group is the command's
@@ -87,7 +87,7 @@ class ProcessJob:
 
     def lives(self) -> bool:
         """Whether the job's process, or the shell that waits for it, still holds the lock."""
-        with suppress(FileNotFoundError), self.lock.open("rb") as lock:
+        with suppress(StorageError), open_regular(self.lock, StorageError) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -105,7 +105,7 @@ class ProcessJob:
 
     def log(self) -> str:
         """All that the job has printed."""
-        return self.job.log.read_bytes().decode("utf-8", "replace")
+        return read_bytes(self.job.log, StorageError).decode("utf-8", "replace")
 
     def stop(self) -> None:
         """End the job's process and all of its group, kindly first."""

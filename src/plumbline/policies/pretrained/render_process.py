@@ -17,9 +17,10 @@ from typing import Any
 
 import jinja2
 from jinja2 import nodes
-from jinja2.ext import Extension, loopcontrols
+from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 RANDOM = ("random", "lipsum")
@@ -31,7 +32,7 @@ class Generation(Extension):
 
     tags = {"generation"}  # noqa: RUF012 - as jinja2 has it
 
-    def parse(self, parser: Parser) -> nodes.CallBlock:
+    def parse(self, parser: Parser) -> nodes.Node:
         """Read it as transformers does: its body is a scope of its own."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
@@ -86,7 +87,9 @@ def as_json(
 
 def make_environment() -> ImmutableSandboxedEnvironment:
     """Templates as `apply_chat_template` of transformers reads them, without what is random."""
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    made = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, LoopControlExtension]
+    )
     made.filters["tojson"] = as_json
     made.globals |= {"raise_exception": refuse, "dict": Dictionaries(), "namespace": ChatNamespace}
     for name in RANDOM:

@@ -75,7 +75,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Any = None
 
     def ask(self, request: bytes) -> Mapping[str, Any]:
         """Send a request, and wait for its answer.
@@ -114,7 +114,7 @@ class _Process:
 
 
 def _start() -> Any:
-    command = [sys.executable, "-s", "-P", PROGRAM, str(MEMORY), str(FULL)]
+    command = [sys.executable, "-s", "-P", str(PROGRAM), str(MEMORY), str(FULL)]
     return subprocess.Popen(  # noqa: S603 - ours
         command,
         stdin=subprocess.PIPE,

@@ -32,7 +32,7 @@ from plumbline.checks.diagnosis.readers.rows import (
 from plumbline.config.imports import check_installed
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
-from plumbline.storage import SMALL, clear_read_errors, parse_json, read_json, read_text
+from plumbline.storage import SMALL, clear_read_errors, open_regular, parse_json, read_json, read_text
 
 
 def read_log(
@@ -289,9 +289,9 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
     check_installed("completions in Parquet files", ("pyarrow",))
     import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
-    with clear_read_errors(file):
+    with open_regular(file) as raw, clear_read_errors(file):
         try:
-            opened = parquet.ParquetFile(file)
+            opened = parquet.ParquetFile(raw)
         except (ValueError, OSError) as error:
             raise DataError(f"{file} is no Parquet file ({error})", "it may be half written; move it away") from error
         for batch in opened.iter_batches(4096):
