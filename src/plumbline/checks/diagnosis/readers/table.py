@@ -177,8 +177,8 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
         raise DataError(f"{path}: none of its {skipped} lines fits its first", "give numbers under a line of names")
     # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see `_without_gaps`.
     if full:
-        for row in rows:
-            row.update((name, math.nan) for name, cell in row.items() if cell.lower() == "nan")
+        for one in rows:
+            one.update((name, math.nan) for name, cell in one.items() if cell.lower() == "nan")
     return rows, skipped
 
 
@@ -192,7 +192,7 @@ def _metric(column: str) -> str:
     return column.rpartition(" - ")[2]
 
 
-def _runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """The rows of each run, by its name: of a column that names runs, or of the names before W&B's columns.
 
     W&B's page exports `run-name - train/reward` for each run, with bounds (`__MIN`, `__MAX`) that are left out. The
@@ -208,7 +208,7 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     names = {key: "" for key in given if not key.endswith(("__MIN", "__MAX"))}
     runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
     if len(runs) < 2 and all(_metric(key) == key for key in given) and len(names) == len(given):
-        return {"": list(rows)}
+        return {"": rows}
     if len(runs) < 2:
         return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
     of, shared = {}, [key for key in names if " - " not in key]
