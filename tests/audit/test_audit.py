@@ -14,6 +14,7 @@ from plumbline.storage import write_jsonl
 from plumbline.tasks import silent
 from plumbline.tasks.precheck import Case
 from tests.audit.faulty import FaultyTask
+from tests.work import work
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +155,12 @@ def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_go
     assert lent
     assert not lent & answered.keys()
     assert len(found.rewards) == 20
+
+
+def test_the_braces_of_a_prompt_are_found_in_linear_time():
+    rule = cheats.RULES["<the prompt's braces>"]
+    assert rule("a } b {x} {y} c { d") == "{x} {y}"
+    assert work(lambda: rule("{" * 20_000)) < 2
 
 
 @pytest.mark.parametrize(

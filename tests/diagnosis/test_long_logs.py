@@ -13,12 +13,14 @@ import pytest
 
 from plumbline.checks.diagnosis.facts import as_logged
 from plumbline.checks.diagnosis.history import Sample, Series
-from plumbline.checks.diagnosis.readers import console, table, wandb
+from plumbline.checks.diagnosis.readers import console, read_histories, table, wandb
+from plumbline.checks.diagnosis.readers.rows import MOST_RUNS
 from plumbline.checks.diagnosis.rules import signal
 from plumbline.checks.diagnosis.rules.evaluations import find_plateau
 from plumbline.checks.diagnosis.rules.series import find_jump
 from plumbline.checks.diagnosis.rules.steps import find_gradient_spikes
 from plumbline.checks.diagnosis.watch import afterwards
+from plumbline.errors import DataError
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import planted
 from tests.diagnosis.test_checks import healthy
@@ -110,6 +112,17 @@ def test_a_table_of_many_runs_side_by_side():
         return calls(lambda: table._runs([row]))
 
     assert runs_of(300) < LINEAR * runs_of(30)
+
+
+@pytest.mark.parametrize("name", ["many.csv", "many.log"])
+def test_a_record_of_more_runs_than_anybody_compares_is_refused(tmp_path, name):
+    path = tmp_path / name
+    if name == "many.csv":
+        path.write_text("run,step,loss\n" + "".join(f"r{at // 5},{at % 5},0.5\n" for at in range(5 * MOST_RUNS + 5)))
+    else:
+        path.write_text("".join(f"step {at % 5 + 1} | loss: 0.5\n" for at in range(5 * MOST_RUNS + 5)))
+    with pytest.raises(DataError, match=r"501 runs"):
+        read_histories(path)
 
 
 # -- watch rules ------------------------------------------------------------------------------------------------------

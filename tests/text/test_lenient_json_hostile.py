@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plumbline.tasks.text import json_search
 from plumbline.tasks.text.lenient_json import REPAIRS, Schema, read_json, strict_json
 from tests.text.json_fuzz import SCHEMA as FUZZ_SCHEMA
 
@@ -137,3 +138,11 @@ def test_time_grows_in_proportion_to_the_length(frame):
         short, long = (frame.replace("{}", unit * (length // len(unit))) for length in (3_000, 24_000))
         if (base := min(cost(short) for _ in range(3))) > 0.0005:  # less than that is noise
             assert any(cost(long) < 24 * base for _ in range(3)), (unit, frame)
+
+
+def test_what_stands_before_empty_objects_is_looked_through_once(monkeypatch):
+    asked = []
+    nothing = json_search._NOTHING
+    monkeypatch.setattr(json_search, "_NOTHING", lambda *given: asked.append(given) or nothing(*given))
+    read_json("{}" * 1000 + "<select><option>{" * 50)
+    assert len(asked) < 20

@@ -26,7 +26,7 @@ from plumbline_forms.site.page import FormView, render_page
 from plumbline_forms.site.site import Site
 from plumbline_forms.suite.catalogue import FORMS, consent, file, is_shown, number, radio, select, text
 from plumbline_forms.values import read_date, read_number, read_time, typed
-from tests.work import most_work
+from tests.work import most_work, work
 
 
 def test_an_untouched_form_sends_what_a_browser_would():
@@ -331,6 +331,12 @@ def test_hostile_numbers_and_texts_take_no_time():
     form = form_of(number("N", ANY, step="0.01"), text("T", ANY))
     values = ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30")
     assert most_work(lambda value: visit(form, Type("N", value), Type("T", value)), values) < 2
+
+
+def test_labels_that_never_end_are_read_once():
+    page = ("<form>" + "<label for=a><select><option>" * 200).encode()
+    assert len(parse_page(page).controls) == 100
+    assert work(lambda: parse_page(page)) < 30
 
 
 def test_pages_are_sent_as_html_says():

@@ -42,7 +42,7 @@ RULES: Mapping[str, Callable[[str], str]] = {
     "<the prompt's numbers>": lambda prompt: " ".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)),
     "<the prompt's last number>": lambda prompt: "".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)[-1:]),
     "<the prompt's capitalised words>": lambda prompt: " ".join(re.findall(r"\b[^\W\d_a-z]\w+", prompt)),
-    "<the prompt's braces>": lambda prompt: "".join(re.findall(r"\{.*\}", prompt, re.DOTALL)),
+    "<the prompt's braces>": lambda prompt: "".join(re.findall(r"\A[^{]*+(\{.*\})", prompt, re.DOTALL)),
 }
 """What can be made of the prompt's last message without understanding it."""
 

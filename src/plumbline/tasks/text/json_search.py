@@ -416,8 +416,10 @@ class _Search:
         text, start = self.text, candidate.start
         if _FENCE_BEFORE(text, max(0, start - 60), start) is not None:
             return True
+        if not self.first:
+            return False
         before, after = _NOTHING(text, candidate.since, start), _NOTHING(text, candidate.end)
-        return bool(self.first and before and before.end() == start and after and after["end"] is not None)
+        return bool(before and before.end() == start and after and after["end"] is not None)
 
     def _part_end(self, pos: int) -> int:
         """Where the next tag is, or the end."""

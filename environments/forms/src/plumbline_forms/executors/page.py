@@ -212,6 +212,7 @@ class _Nodes:
         self.hiding = {node.mem_id for node in tree.css(_HIDING)}
         styled = (node for node in tree.css("[style]") if _INVISIBLE.search(node.attributes["style"] or ""))
         self.styled = {node.mem_id for node in styled}
+        self._texts: dict[int, str] = {}
 
     def owner(self, node: LexborNode, attributes: dict[str, str]) -> int | None:
         """The form owner: by the attribute, by the browser's mark, by the nearest form."""
@@ -230,6 +231,12 @@ class _Nodes:
         form = _ancestor(node, "form")
         near = [one for one in labels if (own := _ancestor(one, "form")) and form and own.mem_id == form.mem_id]
         return _text((near or labels)[-1]) if labels else ""
+
+    def _around(self, label: LexborNode) -> str:
+        """The text of a label that controls stand in, many of them in a page whose labels never end."""
+        if label.mem_id not in self._texts:
+            self._texts[label.mem_id] = _text(label)
+        return self._texts[label.mem_id]
 
     def described(self, attributes: Mapping[str, str | None]) -> str:
         """The text of `aria-labelledby`, else `aria-label`."""
@@ -262,7 +269,7 @@ class _Nodes:
                 legend = parent.css_first("legend") if inside and not exempt else None
                 group = group or (_text(legend) if legend is not None else "")
             elif parent.tag == "label" and not around:
-                around = _text(parent)
+                around = self._around(parent)
             elif inside and parent.attributes.get("role") == "group":
                 group = group or self.described(parent.attributes)
             below = parent

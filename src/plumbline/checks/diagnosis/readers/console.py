@@ -20,7 +20,15 @@ from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
-from plumbline.checks.diagnosis.readers.rows import as_number, is_step, marked, of_evaluation, only_one, our_name
+from plumbline.checks.diagnosis.readers.rows import (
+    as_number,
+    is_step,
+    marked,
+    of_evaluation,
+    only_one,
+    our_name,
+    refuse_many,
+)
 from plumbline.storage import read_bytes
 
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
@@ -79,6 +87,7 @@ def read(path: Path) -> list[History]:
     """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before another is left out."""
     runs = _runs(_once(_lines(path)))
     runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
+    refuse_many(len(runs), path)
     config = config_beside(path.parent)
     return [read_log("console", path, _stepped(run), folder=path.parent, config=config) for run in runs]
 

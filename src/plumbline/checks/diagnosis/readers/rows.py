@@ -149,12 +149,13 @@ def collect_series(
         at = as_number(row.get(step))
         if at is None or not abs(at) < FAR:
             continue
+        place = int(at)
         for key, value in row.items():
             if key == step or (ours := name(key)) is None or as_number(value) is None:
                 continue
-            found[ours][key][int(at)] = value
+            found[ours][key][place] = value
     columns = [column.values() for sources in found.values() for column in sources.values()] if printed else []
-    log = [number for column in columns for number in _written(column)]
+    log = _digits(number for column in columns for number in _written(column))
     series = {}
     for ours, sources in found.items():
         scales = {key: _ours(key) for key in sources}
@@ -222,7 +223,17 @@ def _written(column: Iterable[Any]) -> list[_Written]:
     return written
 
 
-def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: Sequence[_Written]) -> float:
+def _digits(written: Iterable[_Written]) -> tuple[int, int]:
+    """The most significant digits of numbers, and the most decimals of those without an exponent."""
+    digits = decimals = 0
+    for number in written:
+        digits = max(digits, number.significant)
+        if not number.exponent and number.significant:
+            decimals = max(decimals, number.decimals)
+    return digits, decimals
+
+
+def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: tuple[int, int]) -> float:
     """The most that writing changed a number of a column by.
 
     A fixed number of decimals shows in zeros at the end. Numbers with a fixed number of significant digits (`%.4g`)
@@ -232,9 +243,9 @@ def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: Seq
     Args:
         written: how numbers of the column are written.
         values: of the column.
-        log: how numbers of all columns of the log are written.
+        log: `_digits` of all columns of the log.
     """
-    digits = max((number.significant for number in log), default=0)
+    digits, decimals = log
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
     first = math.floor(math.log10(sizes.max())) if len(sizes) else -400
     exponents = any(number.exponent for number in written)
@@ -248,7 +259,6 @@ def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: Seq
     if digits < 3:
         return 0.0
     unit = 10.0 ** (first - digits + 1)
-    decimals = max((number.decimals for number in log if not number.exponent and number.significant), default=0)
     return 0.5 * (unit if exponents else max(unit, 10.0**-decimals))
 
 
@@ -300,18 +310,23 @@ def is_of_total(value: Any) -> bool:
 
 def with_steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Rows with their steps: of the column that counts them, the last seen where a row has none, else row numbers."""
-    lower = [{key.lower(): value for key, value in row.items()} for row in rows]
+    spelled: dict[str, list[str]] = {}
+    for key in dict.fromkeys(key for row in rows for key in row):
+        spelled.setdefault(key.lower(), []).insert(0, key)
+
+    def step(row: Mapping[str, Any], name: str) -> float | None:
+        return next((_step(row[key]) for key in spelled.get(name, ()) if key in row), None)
+
     column = next(
-        (name for name in TABLE["steps"] if sum(_step(row.get(name)) is not None for row in lower) * 2 >= len(rows)),
-        None,
+        (name for name in TABLE["steps"] if sum(step(row, name) is not None for row in rows) * 2 >= len(rows)), None
     )
     last = 0.0
-    for number, (row, names) in enumerate(zip(rows, lower, strict=True), 1):
+    for number, row in enumerate(rows, 1):
         if column is None:
             last = number
         else:
-            own = _step(names.get(column))
-            own = _step(names.get("eval/global_step")) if own is None else own  # OpenRLHF's evaluations
+            own = step(row, column)
+            own = step(row, "eval/global_step") if own is None else own  # OpenRLHF's evaluations
             last = last if own is None else own
         yield {**row, AT: last}
 
@@ -324,6 +339,23 @@ def is_step(column: str) -> bool:
 def _step(value: Any) -> float | None:
     number = as_number(value.partition("/")[0] if is_of_total(value) else value)
     return number if number is not None and abs(number) < FAR else None
+
+
+MOST_RUNS = 500
+"""In one record: each is judged by itself."""
+
+
+def refuse_many(runs: int, path: Path) -> None:
+    """Refuse a record of more runs than anybody compares.
+
+    Raises:
+        DataError: it holds more than `MOST_RUNS`.
+    """
+    if runs > MOST_RUNS:
+        raise DataError(
+            f"{path} holds {runs:,} runs, and at most {MOST_RUNS} are judged at once",
+            "split it; if it is one run, leave out the column that names runs, or count its steps on",
+        )
 
 
 def only_one(found: Sequence[Path], folder: Path, what: str) -> Path | None:

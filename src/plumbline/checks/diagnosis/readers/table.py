@@ -12,7 +12,7 @@ from typing import Any
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import column_rows, config_beside, is_completions, read_log
-from plumbline.checks.diagnosis.readers.rows import as_number, is_step, only_one, our_name
+from plumbline.checks.diagnosis.readers.rows import as_number, is_step, only_one, our_name, refuse_many
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
@@ -73,6 +73,7 @@ def read(path: Path) -> list[History]:
     else:
         rows, skipped = read_lines(path)
     runs = _runs(_pivoted(_tagged(rows, path)))
+    refuse_many(len(runs), path)
     several = len(runs) > 1
     if several:
         known = {name: of for name, of in runs.items() if any(our_name(key) is not None for row in of for key in row)}
@@ -176,7 +177,8 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
         raise DataError(f"{path}: none of its {skipped} lines fits its first", "give numbers under a line of names")
     # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see `_without_gaps`.
     if full:
-        rows = [{name: math.nan if cell.lower() == "nan" else cell for name, cell in row.items()} for row in rows]
+        for one in rows:
+            one.update((name, math.nan) for name, cell in one.items() if cell.lower() == "nan")
     return rows, skipped
 
 
@@ -190,21 +192,23 @@ def _metric(column: str) -> str:
     return column.rpartition(" - ")[2]
 
 
-def _runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """The rows of each run, by its name: of a column that names runs, or of the names before W&B's columns.
 
     W&B's page exports `run-name - train/reward` for each run, with bounds (`__MIN`, `__MAX`) that are left out. The
     only run of a table has no name.
     """
-    names = dict.fromkeys(key for row in rows for key in row)
-    for column in [key for wanted in _RUN for key in names if key.lower() == wanted]:
+    given = dict.fromkeys(key for row in rows for key in row)
+    for column in [key for wanted in _RUN for key in given if key.lower() == wanted]:
         of: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
             of.setdefault(str(row.get(column, "")), []).append({key: row[key] for key in row if key != column})
         if 1 < len(of) <= len(rows) / 2 and _side_by_side(list(of.values())):
             return of
-    names = {key: "" for key in names if not key.endswith(("__MIN", "__MAX"))}
+    names = {key: "" for key in given if not key.endswith(("__MIN", "__MAX"))}
     runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
+    if len(runs) < 2 and all(_metric(key) == key for key in given) and len(names) == len(given):
+        return {"": rows}
     if len(runs) < 2:
         return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
     of, shared = {}, [key for key in names if " - " not in key]
@@ -250,11 +254,14 @@ def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return list(made.values())
 
 
-def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows without the NaN that say "not logged here", as pandas fills them in; those that were logged stay.
 
     A metric was logged in a row if one that is usually logged with it was, or if nothing else was.
     """
+    empty = {key for row in rows for key, value in row.items() if isinstance(value, float) and value != value}
+    if not empty:
+        return list(rows)
     known = {key for row in rows for key in row if our_name(key) not in {None, "epoch"}}
     at = {key: {number for number, row in enumerate(rows) if _logged(row.get(key))} for key in known}
 
