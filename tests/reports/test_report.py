@@ -299,7 +299,7 @@ def test_failures_are_counted_and_named(own):
     broken = Unjudged(id=row.id, stratum=row.stratum, completion=row.completion, failure="ZeroDivisionError: a bug")
     write_evaluation(own.evaluation_file(key), replace(found, rows=found.rows[1:], unjudged=(broken,)))
     html, page = report(own)
-    table = html[html.index("Mean reward on test [95") :]
+    table = html[html.index("Mean reward on test [each 95") :]
     row = re.search(r'<tr><th scope="row">GRPO</th><td>greedy</td>.*?</tr>', table)
     assert row is not None
     assert row.group().endswith('<td class="num">1</td></tr>')

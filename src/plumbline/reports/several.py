@@ -104,8 +104,9 @@ def about(found: Lineage) -> str:
     """What the p-values of the table are."""
     several = f" over the {found.tests} comparisons of this table" if found.tests > 1 else ""
     return (
-        f"p: two-sided sign-flip test; p (Holm): adjusted{several}. Detects: the least difference that is found four "
-        "times in five. Each row compares two trained models, not what other seeds would give"
+        f"Intervals: each 95 %. p: two-sided sign-flip test; p (Holm): adjusted{several}. Detects: the least "
+        "difference that is found four times in five. Each row compares two trained models, not what other seeds "
+        "would give"
     )
 
 
@@ -296,7 +297,7 @@ def seeds_terminal(summed: Outcomes) -> Terminal:
         assert isinstance(change, Interval)
         said = f"{change:+.3f}" if numbers.known(change.low) else f"{change.mean:+.3f}"
         rows.append(Row((*cells, said, n), row.style))
-    title = "over seeds: the mean of their differences, with Student's interval; below it each seed's own"
+    title = "over seeds: the mean of their differences, with Student's interval, each 95 %; below it each seed's own"
     return replace(table, caption=title, columns=table.columns[:-1], rows=tuple(rows)).to_rich(only_first=True)
 
 
@@ -313,7 +314,7 @@ def seeds_table(summed: Outcomes) -> Table:
             rows.append(Row(cells, "head" if own is one else ""))
     asked = ("variant", "asked", "seed")
     columns = (*asked, "before", "after", "difference", "n", Column("p_value", "p", "p"))
-    caption = "Reward before and after the last stage; n counts seeds in the rows of all, and examples in the others"
+    caption = "Reward before and after the last stage [each 95 %]; n counts seeds in rows of all, examples in others"
     return Table.of("seeds", caption, columns, rows)
 
 
