@@ -2,12 +2,15 @@
 
     python benchmarks/power.py              # as in docs/research/check-evidence.md; a minute of one core
     python benchmarks/power.py --logs 400   # more cases a size
+    python benchmarks/power.py --still      # what is said of logs that stand still under slow noise, or rise under it
 
 Each case is a log with a fault of one size under white noise; the size is raised until the check says it often enough.
-At size 0 nothing is planted, so what is said is a false alarm; for `no-rise` that is the fault itself.
+At size 0 nothing is planted, so what is said is a false alarm; for `no-rise` that is the fault itself. With `--still`
+every row is a kind of noise, and "rose or fell" is what the first line says.
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -47,7 +50,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", type=int, default=100, help="cases of a size")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--still", action="store_true", help="slow noise and smoothed logs, in place of sizes")
     options = parser.parse_args()
+    if options.still:
+        still(options.logs, options.seed)
+        return
     print("| check | what has the size | of | noise | at size 0 | half | nine of ten |")
     print("|---|---|--:|--:|--:|--:|--:|", flush=True)
     for fault in FAULTS:
@@ -86,6 +93,109 @@ def says(fault: Fault, history: History) -> bool:
     checks = [check for check in CHECKS if check.name == fault.check]
     assert checks, fault.check
     return any(fault.notes or finding.level != "note" for finding in examine(history, checks).findings)
+
+
+# -- slow noise --------------------------------------------------------------------------------------------------------
+
+
+def still(logs: int, seed: int) -> None:
+    """What the first line says of rewards that stand still, and of those that rise; and who warns."""
+    print("| reward | steps | rose | fell | of a size that matters excluded | warned or fatal, but for no-rise |")
+    print("|---|--:|--:|--:|--:|---|", flush=True)
+    for name, make in {**STILL, **RISES}.items():
+        for steps in (20, 40, 150, 500):
+            came, warned = [], Counter[str]()
+            for at in range(logs):
+                history = run_of(make(steps, np.random.default_rng((seed, steps, at))))
+                came.append(outcome(history))
+                worse = {one.check for one in examine(history, CHECKS).findings if one.level != "note"} - {"no-rise"}
+                warned.update(worse)
+            rose, fell, none = (
+                float(np.mean([bool(getattr(one, word)) for one in came])) for word in ("better", "worse", "still")
+            )
+            words = ", ".join(f"{check} {count / logs:.3f}" for check, count in warned.most_common())
+            print(f"| {name} | {steps} | {rose:.3f} | {fell:.3f} | {none:.3f} | {words} |", flush=True)
+
+
+def run_of(reward: np.ndarray) -> History:
+    at = np.arange(1, len(reward) + 1)
+    made = {"reward": Series(at, reward), "reward_std": Series(at, np.full(len(at), 0.3))}
+    return History(origin="trl", name="rl", kind="rl", series=made)
+
+
+def alike(steps: int, correlation: float, dice: np.random.Generator) -> np.ndarray:
+    """AR(1) noise of deviation 1."""
+    values, value = np.zeros(steps), dice.standard_normal()
+    for step in range(steps):
+        value = correlation * value + (1 - correlation**2) ** 0.5 * dice.standard_normal()
+        values[step] = value
+    return values
+
+
+def window(values: np.ndarray, width: int) -> np.ndarray:
+    """The means of so many values each."""
+    return np.convolve(values, np.full(width, 1 / width), mode="valid")
+
+
+def averaged(values: np.ndarray, keeps: float) -> np.ndarray:
+    """The moving average that starts at the first value."""
+    found, value = np.zeros(len(values)), values[0]
+    for step, new in enumerate(values):
+        value = keeps * value + (1 - keeps) * new
+        found[step] = value
+    return found
+
+
+def growing(values: np.ndarray, width: int) -> np.ndarray:
+    """The means of the last so many values, or of as many as there are yet."""
+    return np.array([values[max(0, at + 1 - width) : at + 1].mean() for at in range(len(values))])
+
+
+def cycled(steps: int, dice: np.random.Generator) -> np.ndarray:
+    """Forty prompts in a fixed order, four a step, eight answers each."""
+    prompts = dice.beta(0.6, 0.6, 40)
+    return np.array(
+        [dice.binomial(8, prompts.take(range(4 * at, 4 * at + 4), mode="wrap")).mean() / 8 for at in range(steps)]
+    )
+
+
+def curve(steps: int, last: float = 0.7) -> np.ndarray:
+    """A logistic rise from .2."""
+    return 0.2 + (last - 0.2) / (1 + np.exp(-10 * (np.linspace(0, 1, steps) - 0.5)))
+
+
+def white(steps: int, dice: np.random.Generator) -> np.ndarray:
+    return 0.1 * dice.standard_normal(steps)
+
+
+Reward = Callable[[int, np.random.Generator], np.ndarray]
+STILL: dict[str, Reward] = {
+    "white noise": lambda n, dice: 0.5 + white(n, dice),
+    **{
+        f"AR {r}": lambda n, dice, r=r: np.clip(0.5 + 0.1 * alike(n, r, dice), 0, 1)  # type: ignore[misc]
+        for r in (0.5, 0.8, 0.95, 0.99)
+    },
+    "heavy tails": lambda n, dice: np.clip(0.5 + 0.04 * dice.standard_t(2, n), 0, 1),
+    "rarely earned": lambda n, dice: dice.binomial(32, 0.02, n) / 32,
+    "prompts in turn": cycled,
+    "moving average .9": lambda n, dice: averaged(0.5 + white(n + 100, dice), 0.9)[100:],
+    "window of 10": lambda n, dice: window(0.5 + white(n + 9, dice), 10),
+    "window of 30": lambda n, dice: window(0.5 + white(n + 29, dice), 30),
+    "window of 100": lambda n, dice: window(0.5 + white(n + 99, dice), 100),
+    "moving average .9 from its first value": lambda n, dice: averaged(0.5 + white(n, dice), 0.9),
+    "moving average .97 from its first value": lambda n, dice: averaged(0.5 + white(n, dice), 0.97),
+    "window of 50 from its first value": lambda n, dice: growing(0.5 + white(n, dice), 50),
+}
+RISES: dict[str, Reward] = {
+    "rise, white noise of .05": lambda n, dice: curve(n) + 0.5 * white(n, dice),
+    "rise, white noise of .1": lambda n, dice: curve(n) + white(n, dice),
+    "rise, AR .8 of .05": lambda n, dice: curve(n) + 0.05 * alike(n, 0.8, dice),
+    "rise, AR .8 of .1": lambda n, dice: curve(n) + 0.1 * alike(n, 0.8, dice),
+    "rise, moving average .9": lambda n, dice: averaged(curve(n) + white(n, dice), 0.9),
+    "rise, window of 10": lambda n, dice: growing(curve(n) + white(n, dice), 10),
+    "rise to .9, window of 50": lambda n, dice: growing(curve(n, 0.9) + white(n, dice), 50),
+    "rise, means of ten steps": lambda n, dice: (curve(10 * n) + white(10 * n, dice)).reshape(n, 10).mean(axis=1),
+}
 
 
 # -- logs of a run -----------------------------------------------------------------------------------------------------

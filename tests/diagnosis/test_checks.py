@@ -9,6 +9,7 @@ import pytest
 
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules import CHECKS
 
 STEPS = 120
@@ -76,6 +77,109 @@ def test_slow_noise_is_rarely_called_a_fall(steps):
     found = [one for seed in range(60) for one in said(slow_noise(seed, steps))]
     assert {level for _, level in found} <= {"warning"}
     assert len(found) <= 2
+
+
+def alike(steps, correlation, dice):
+    """AR(1) noise of deviation 1."""
+    values, value = np.zeros(steps), dice.standard_normal()
+    for step in range(steps):
+        value = correlation * value + (1 - correlation**2) ** 0.5 * dice.standard_normal()
+        values[step] = value
+    return values
+
+
+def smoothed(values, width):
+    return np.convolve(values, np.full(width, 1 / width), mode="valid")
+
+
+def logged(values, apart=1, kind="rl"):
+    at = apart * np.arange(1, len(values) + 1)
+    return History(
+        origin="trl", name=kind, kind=kind, series={"reward" if kind == "rl" else "loss": Series(at, np.array(values))}
+    )
+
+
+def rise(steps, last=0.7):
+    return 0.2 + (last - 0.2) / (1 + np.exp(-10 * (np.linspace(0, 1, steps) - 0.5)))
+
+
+STILL = {
+    **{f"AR {r}": lambda n, dice, r=r: 0.1 * alike(n, r, dice) for r in (0, 0.8, 0.95, 0.99)},
+    "heavy tails": lambda n, dice: 0.04 * dice.standard_t(2, n),
+    "window of 10": lambda n, dice: smoothed(0.1 * dice.standard_normal(n + 9), 10),
+    "window of 30": lambda n, dice: smoothed(0.1 * dice.standard_normal(n + 29), 30),
+}
+RISES = {
+    "white noise": (lambda n, dice: rise(n) + 0.1 * dice.standard_normal(n), 40),
+    "AR .8": (lambda n, dice: rise(n) + 0.05 * alike(n, 0.8, dice), 40),
+    "smoothed": (lambda n, dice: smoothed(rise(n + 9) + 0.1 * dice.standard_normal(n + 9), 10), 40),
+    "smoothed further": (lambda n, dice: smoothed(rise(n + 49, 0.9) + 0.1 * dice.standard_normal(n + 49), 50), 150),
+    "at once": (lambda n, dice: 0.2 + 0.5 * (np.arange(n) >= 6) + 0.1 * dice.standard_normal(n), 60),
+}
+
+
+@pytest.mark.parametrize("steps", [20, 40, 150, 500])
+@pytest.mark.parametrize("noise", STILL)
+def test_a_log_that_stands_still_is_rarely_said_to_rise_or_to_fall(noise, steps):
+    """At most 8 in 100 of many logs (`python benchmarks/power.py --still`), so 6 of 50 by a chance of one in ten."""
+    logs = [logged(np.clip(0.5 + STILL[noise](steps, np.random.default_rng((1, seed))), 0, 1)) for seed in range(50)]
+    came = [outcome(log) for log in logs]
+    assert sum(one.better or one.worse for one in came) <= 6
+    falls = [check for check in CHECKS if check.name == "reward-falls"]
+    assert sum(bool(examine(log, falls).findings) for log in logs) <= 5
+
+
+@pytest.mark.parametrize("name", RISES)
+def test_a_rise_under_slow_noise_is_seen_and_so_is_a_fall(name):
+    make, steps = RISES[name]
+    values = [make(steps, np.random.default_rng((2, seed))) for seed in range(25)]
+    assert sum(outcome(logged(one)).better for one in values) >= 23
+    assert sum(outcome(logged(0.9 - one)).worse for one in values) >= 23
+
+
+def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
+    values = 0.5 + smoothed(0.1 * np.random.default_rng(3).standard_normal(159), 10)
+    came = outcome(logged(values))
+    assert (came.better, came.worse, came.still) == (False, False, False)
+    assert came.alike > 0.8
+    assert f"(correlation {came.alike:.2f})" in came.said
+
+
+@pytest.mark.parametrize(
+    ("values", "apart", "verdict"),
+    [
+        ([0.44, 0.49, 0.43, *[0.0] * 7], 10, "fell"),
+        ([0.44, 0.5, 0.58, 0.62, 0.7, 0.74, 0.83, 0.88, 0.92, 0.97], 10, "rose"),
+        ([0.44, 0.49, 0.43, *[0.0] * 7], 1, "too few"),
+        ([0.82, 0.9, 0.95, 1.0, 1.05, 1.08], 10, "too few"),
+        ([0.5, 0.504, 0.496, 0.5, 0.504, 0.5, 0.496, 0.5, 0.504, 0.5], 10, "did not rise"),
+        ([0.0] * 11 + [1.0], 1, "cannot be told"),
+        ([0.0] * 40, 1, "did not rise"),
+        ([0.76 + 0.002 * at + 0.5 * (-1) ** (at // 3) for at in range(100)], 1, "cannot be told"),
+    ],
+)
+def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, apart, verdict):
+    """Rows of TRL's logging_steps=10 are means of ten steps; that nothing rose is said where a tenth is excluded."""
+    history = logged(values, apart)
+    assert f": {verdict}" in outcome(history).said
+    worse = [one.check for one in examine(history, CHECKS).findings if one.level == "fatal"]
+    assert worse == (["reward-falls"] if verdict == "fell" else [])
+
+
+def test_a_loss_that_rises_is_said_to():
+    values = np.linspace(2, 3, 40) + 0.05 * np.random.default_rng(0).standard_normal(40)
+    came = outcome(logged(values, kind="sft"))
+    assert came.worse
+    assert ": rose (+" in came.said
+
+
+def test_an_evaluation_does_not_disagree_with_a_reward_that_only_wanders():
+    checks, found = [check for check in CHECKS if check.name == "eval-disagrees"], 0
+    for seed in range(60):
+        reward, other = (0.5 + 0.1 * alike(150, 0.99, np.random.default_rng((seed, one))) for one in (0, 1))
+        series = {"reward": Series(np.arange(150), reward), "eval/reward": Series(np.arange(150)[::5], other[::5])}
+        found += bool(examine(replace(logged(reward), series=series), checks).findings)
+    assert found <= 3
 
 
 @pytest.mark.parametrize("earned", [[2, 31, 60, 89], [*range(0, 100, 10), 51, 53, 55]])

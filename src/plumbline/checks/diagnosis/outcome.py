@@ -4,17 +4,20 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.trends import noise_of_mean
+from plumbline.checks.diagnosis.trends import change, finite
 from plumbline.evaluation.statistics import Interval
 
-ENOUGH = 12
-"""Logged steps, from which on an interval is believed."""
-WIDE = 0.5
-"""Of the reward or the loss itself: an interval that goes so far beyond 0 leaves open whether anything happened."""
-Z = 1.96
+ENOUGH, ENOUGH_MEANS = 12, 8
+"""Logged rows, from which on an interval is believed: of one step each, and of means over several steps."""
+MATTERS = 0.1
+"""Of the level, and of the deviation within groups where that is logged: a rise of less would change no decision. By
+the larger, since the level of a reward around 0, or of one that is rarely earned, is no scale."""
+LEAST = 1e-6
+"""A level: a reward that is 0 throughout stands still."""
+ALIKE, ALIKE_ENOUGH = 0.7, 20
+"""The correlation of consecutive values, from which on a log may be smoothed, and rows that it can be told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +30,51 @@ class RewardOutcome:
     change: Interval
     """The last less the first, over so many logged steps, with its 95 % interval."""
     every: bool
-    """Whether every step was logged."""
+    """Whether every step was logged; else a row may be the mean of several, as TRL's with logging_steps."""
+    matters: float
+    """The size of a change that matters."""
+    alike: float
+    """See `Change`."""
 
     @property
     def better(self) -> bool | None:
         """Whether the reward rose or the loss fell for sure; None for too few steps."""
-        if self.change.n < ENOUGH:
+        if self.change.n < (ENOUGH if self.every else ENOUGH_MEANS):
             return None
         return self.change.low > 0 if self.series == "reward" else self.change.high < 0
+
+    @property
+    def worse(self) -> bool:
+        """Whether the reward fell or the loss rose for sure."""
+        return self.better is False and (self.change.high < 0 if self.series == "reward" else self.change.low > 0)
+
+    @property
+    def still(self) -> bool:
+        """Whether it is not better, and no change for the better of a size that matters is possible."""
+        most = self.change.high if self.series == "reward" else -self.change.low
+        return self.better is False and most < self.matters
 
     @property
     def said(self) -> str:
         """In a line."""
         digits = 3 if max(abs(self.first), abs(self.last)) >= 0.01 else 5
-        way = {"reward": "rise", "loss": "fall"}[self.series]
-        done = {"reward": "rose", "loss": "fell"}[self.series]
-        verdict = {None: "too few to tell", True: done, False: f"did not {way}"}[self.better]
-        size, most = max(abs(self.first), abs(self.last)), max(-self.change.low, self.change.high)
-        if self.better is False and self.change.low < 0 < self.change.high and most > WIDE * size:
+        way, done = {"reward": ("rise", "rose"), "loss": ("fall", "fell")}[self.series]
+        why = ""
+        if self.better is None:
+            verdict = "too few to tell"
+        elif self.change.excludes_zero:
+            verdict = "rose" if self.change.low > 0 else "fell"
+        elif self.still:
+            verdict = f"did not {way}"
+        else:
             verdict = f"cannot be told whether it {done}"
+            if self.alike > ALIKE and self.change.n >= ALIKE_ENOUGH:
+                why = f": consecutive values are alike (correlation {self.alike:.2f}), as in a smoothed log"
         steps = "steps" if self.every else "logged steps"
         return (
             f"{self.series} {self.first:.{digits}f} -> {self.last:.{digits}f} over {self.change.n} {steps}: {verdict}"
             + ("" if self.better is None else f" ({self.change:+.{digits}f})")
+            + why
         )
 
     def plain(self) -> dict[str, Any]:
@@ -66,28 +91,17 @@ def outcome(history: History) -> RewardOutcome | None:
     if len(values) < 4:
         return None
     third = max(2, len(values) // 3)
-    whole = _change(values, third, third)
-    at_once = _change(values, max(2, len(values) // 10), third)
+    found = change(values, third, third)
     sign = 1 if name == "reward" else -1
-    first, last, change = (
-        max(whole, at_once, key=lambda ends: _surely(ends[2], sign)) if len(values) >= ENOUGH else whole
-    )
+    if len(values) >= ENOUGH and not _surely(found.interval, sign):
+        at_once = change(values, max(2, len(values) // 10), third)
+        found = at_once if _surely(at_once.interval, sign) else found
+    spread = finite(history["reward_std"].values)
+    level = max(abs(found.first), abs(found.last), float(np.median(spread)) if len(spread) else 0.0)
     every = int(steps[-1] - steps[0]) + 1 == len(values)
-    return RewardOutcome(name, first, last, change, every)
+    return RewardOutcome(name, found.first, found.last, found.interval, every, MATTERS * max(level, LEAST), found.alike)
 
 
-def _change(values: NDArray[np.float64], early: int, late: int) -> tuple[float, float, Interval]:
-    """The means at both ends and their difference; its error is the larger of what neighbours and what ends show."""
-    first, last = values[:early], values[-late:]
-    places = np.arange(len(values))
-    # Without the line: a slow rise would look like noise of neighbours that are alike.
-    left = values - np.polyval(np.polyfit(places, values, 1), places)
-    scatter = float(np.hypot(left[:early].std(ddof=1) / early**0.5, left[-late:].std(ddof=1) / late**0.5))
-    noise = float(np.hypot(noise_of_mean(left, early), noise_of_mean(left, late))) if len(values) > 4 else 0.0
-    change, error = float(last.mean() - first.mean()), Z * max(scatter, noise)
-    return float(first.mean()), float(last.mean()), Interval(change, change - error, change + error, len(values))
-
-
-def _surely(change: Interval, sign: int) -> bool:
-    """Whether it is for the better; of two that are, or are not, the first counts."""
-    return (change.low if sign > 0 else -change.high) > 0
+def _surely(found: Interval, sign: int) -> bool:
+    """Whether it is for the better."""
+    return (found.low if sign > 0 else -found.high) > 0

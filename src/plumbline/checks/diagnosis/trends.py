@@ -1,9 +1,12 @@
 """Numbers that say whether a series rose, fell or stayed, under the noise that it has."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plumbline.evaluation.statistics import Interval, t_quantile
 
 BLOCKS = 8
 """Means of so many stretches are compared: within a stretch neighbouring steps may depend on one another."""
@@ -49,6 +52,73 @@ def trend(values: NDArray[np.float64]) -> Trend:
     return Trend(middle - half, middle + half, float(t))
 
 
+PIECES = 40
+"""Means of so many stretches show how alike neighbours are, whatever the length of a series."""
+STEEP = (4, 8, 16, 32, 64)
+"""Of S-curves, in units of 1 / the series' length."""
+OUTLIER = 2.5
+"""Times the median distance to the curve, beyond which a distance counts as that: one wild value hides how alike
+others are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The mean of the last values of a series less that of the first."""
+
+    first: float
+    last: float
+    interval: Interval
+    alike: float
+    """The correlation of neighbours around the trend, where it is so high that the series may be one that wanders at
+    random, or that was smoothed; else 0."""
+
+
+def change(values: NDArray[np.float64], early: int, late: int) -> Change:
+    """The mean of `late` values at the end less that of `early` at the start, with its 95 % interval.
+
+    Noise is what the best S-curve or step leaves; its first autocorrelation (of `PIECES` means at most) says how alike
+    neighbours are. Where a random walk would leave one that is so high (the test of Dickey and Fuller 1979: count times
+    1 - it is small), the interval is as wide as random walks need, whatever it is (the idea of Vogelsang 1998). Else it
+    is Student's for AR(1) noise, with as many degrees of freedom as independent values would have, and the correlation
+    corrected for its bias (Kendall 1954). Perron and Yabu (2009) choose between both like this for a line. Limits are
+    simulated for these curves: `python benchmarks/power.py --still` has what comes of them.
+    """
+    count = min(PIECES, len(values))
+    means = np.array([piece.mean() for piece in np.array_split(values, count)])
+    left = means - means.mean()
+    shapes = _curves(count)
+    best = shapes[np.argmax(np.abs(shapes @ left))]
+    left = left - best * (best @ left)
+    cut = OUTLIER * float(np.median(np.abs(left)))
+    inner = np.clip(left, -cut, cut)
+    size = float(inner[:-1] @ inner[:-1])
+    found = float(inner[1:] @ inner[:-1]) / size if 0 < size < np.inf else 0.0
+    alike = min(max((count * found + 5) / max(count - 10, 1), 0.0), 0.98)
+    wide = 3.7 + 8 / count
+    wanders = count * (1 - found) < 25 + 5 * count / len(values) - 160 / count
+    if not wanders:
+        student = t_quantile(max(3, int(count * (1 - alike) / (1 + alike)) - 2))
+        wide = min(wide, student * ((1 + alike) / (1 - alike) / max(count - 6, 1)) ** 0.5)
+    half = max(wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5, 1e-9)
+    first, last = float(values[:early].mean()), float(values[-late:].mean())
+    interval = Interval(last - first, last - first - half, last - first + half, len(values))
+    return Change(first, last, interval, alike ** (count / len(values)) if wanders else 0.0)
+
+
+@cache
+def _curves(count: int) -> NDArray[np.float64]:
+    """S-curves and steps over so many places, each less its mean and of length 1; some S-curves are nearly lines, or
+    their middle lies outside. None is flat, and none is all of a single place, which may be a wild one."""
+    places = (np.arange(count) + 0.5) / count
+    middles = np.linspace(-0.25, 1.25, 25)
+    smooth = [1 / (1 + np.exp(-steep * (places - middle))) for middle in middles for steep in STEEP]
+    curves = np.array([*smooth, *np.triu(np.ones((count, count)), 1)[1:]])
+    curves -= curves.mean(axis=1, keepdims=True)
+    sizes = np.linalg.norm(curves, axis=1)
+    curves = curves[sizes > 1e-3] / sizes[sizes > 1e-3, None]
+    return curves[np.abs(curves).max(axis=1) < 0.75]
+
+
 def moves(values: NDArray[np.float64]) -> bool:
     """Whether a series goes somewhere: a line that is sure, or ends that are far apart beside single values."""
     values = finite(values)
@@ -92,26 +162,26 @@ def ends_of(values: NDArray[np.float64]) -> tuple[float, float, float]:
     return first, last, (last - first) / error if sure else 0.0
 
 
-def noise_of_mean(values: NDArray[np.float64], count: int) -> float:
+def noise_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) -> float:
     """The standard error of the mean of `count` neighbouring values of a series [n] whose neighbours may be alike.
 
     For AR(1) noise with standard deviation s and correlation r the differences over k steps have the variance
     2 s^2 (1 - r^k), so those over one and over four give r (1 + r + r^2 + r^3 is their ratio) and s, and the mean of m
     values has the variance s^2 (1 + r) / (1 - r) / m (Box and Jenkins 1970). Medians of the differences, because one
-    fall or rise must not count as noise; no more correlation than 0.8 is believed, which a slow rise would look like.
+    fall or rise must not count as noise; no more correlation than `most` is believed: a slow rise would look like it.
     """
-    one, four = (_variance_of_differences(values, step) for step in (1, 4))
+    one, four = (usual_step(values, step) ** 2 for step in (1, 4))
     if one == 0:  # most neighbours are equal: a reward that is rarely earned, or one that does not move
         return float(values.std() / count**0.5)
-    places = np.linspace(0, 0.8, 81)
+    places = np.linspace(0, most, 98)
     correlation = float(places[np.argmin(np.abs(1 + places + places**2 + places**3 - four / one))])
     variance = one / 2 / (1 - correlation)
     return float(np.sqrt(variance * min(1.0, (1 + correlation) / (1 - correlation) / count)))
 
 
-def _variance_of_differences(values: NDArray[np.float64], step: int) -> float:
-    """By the median, which is 0.6745 standard deviations of a normal law."""
-    return float((np.median(np.abs(values[step:] - values[:-step])) / 0.6745) ** 2)
+def usual_step(values: NDArray[np.float64], over: int = 1) -> float:
+    """The standard deviation of differences by their median, which is 0.6745 of them for a normal law."""
+    return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
 
 
 def since(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:

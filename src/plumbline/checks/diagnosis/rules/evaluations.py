@@ -10,7 +10,7 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import level, likely, top
 from plumbline.checks.diagnosis.history import Final, History
-from plumbline.checks.diagnosis.outcome import RewardOutcome, outcome
+from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
 from plumbline.checks.diagnosis.rules.policy import pairs
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FULL, adapter_rate, highest_rate
 from plumbline.checks.diagnosis.trends import finite, height, noise_of_mean, order, trend
@@ -80,8 +80,9 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
 
     Evaluations are few and fall at once or slowly, so it is their order that counts, and a tenth of the height.
     """
-    train = trend(history["reward"].values)
-    if train.t < 3 or train.last - train.first < LITTLE * max(abs(train.first), abs(train.last)):
+    train, came = trend(history["reward"].values), outcome(history)
+    wanders = came is not None and came.alike > 0 and not came.better
+    if train.t < 3 or wanders or train.last - train.first < LITTLE * max(abs(train.first), abs(train.last)):
         return
     names = [name for name in history.names("eval/") if not ("loss" in name or "length" in name or "/" in name)]
     sure = NormalDist().inv_cdf(1 - CHANCE / max(1, len(names)))
@@ -390,8 +391,6 @@ def find_part_lost(history: History) -> Iterator[Finding]:
 
 SHORT, LONG = 30, 100
 """Logged steps: below the first nothing is said, from the second on it is a warning."""
-NO_RISE_GAIN = 0.1
-"""Of the deviation within groups, else of the level: a rise that may be larger than that is not ruled out."""
 NO_RISE_TOP = 0.9
 """Of the most that can be earned, where that is known: little is left to gain."""
 STILL = 1e-3
@@ -418,8 +417,8 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     Causes are ranked by what is sure; evaluations that rise refute it.
     """
     came = outcome(history)
-    if came is None or came.better is not False or came.change.n < SHORT:
-        return
+    if came is None or came.better is not False or came.change.n < SHORT or came.change.mean > came.matters:
+        return  # and a rise that noise alone leaves open is none that fails
     highest = top(history)
     if highest is not None and max(came.first, came.last) > NO_RISE_TOP * highest:
         return
@@ -428,7 +427,7 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     spread = finite(history["reward_std"].values)
     scale = (float(np.median(spread)) if len(spread) else 0.0) or abs(came.first)
     near = highest is None and NO_RISE_TOP <= came.first <= 1
-    flat = came.change.high < NO_RISE_GAIN * scale and not near
+    flat = came.change.high < MATTERS * scale and not near
     steps = history["reward"].steps
     late = bool(steps[0] > max(LATE * np.median(np.diff(steps)), SEEN * steps[-1]))
     causes = tuple(_no_rise_causes(history, came))

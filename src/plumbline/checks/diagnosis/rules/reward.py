@@ -10,8 +10,9 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import RISES, agree, likely, sums, weights
 from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
-from plumbline.checks.diagnosis.trends import ends_of, finite, height, noise_of_mean, trend
+from plumbline.checks.diagnosis.trends import ends_of, finite, height, noise_of_mean, trend, usual_step
 from plumbline.evaluation.statistics import surely_over
 from plumbline.runs.evaluations import REFERENCE
 
@@ -369,20 +370,25 @@ REWARD_FALLS_SURE = 4.0
 """Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of a thousand runs."""
 REWARD_FALLS_LARGE, MOST = 0.3, 0.6
 """Share of the height that was lost, from which it is called a fall, and from which a standard error less will do."""
+SLOW, WALK = 0.98, 2.0
+"""The highest correlation of neighbours that noise may have, and standard deviations of a random walk: where neighbours
+are that alike, both are what a fall may be by chance, and the smaller one counts."""
 
 
 @rule("reward-falls", needs=("reward",))
 def find_reward_falls(history: History) -> Iterator[Finding]:
     """The reward falls: below where it began, or from a height that it had reached.
 
-    The last stretch against the best one before it, in units of the noise that such a stretch has.
+    The last stretch against the best one before it, in units of the noise that such a stretch has. Of few rows that are
+    means of several steps, thirds, where the first line says that it fell.
     """
     series = history["reward"]
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
-    if len(values) < REWARD_FALLS_ENOUGH:
+    came, few = outcome(history), len(values) < REWARD_FALLS_ENOUGH
+    if came is None or (few and (came.every or not came.worse)):
         return
-    stretches = np.array_split(values, min(PARTS, len(values) // 4))
+    stretches = np.array_split(values, 3 if few else min(PARTS, len(values) // 4))
     means = np.array([stretch.mean() for stretch in stretches])
     best = int(np.argmax(means[:-1]))
     error = float(np.hypot(*(one.std(ddof=1) / len(one) ** 0.5 for one in (stretches[best], stretches[-1]))))
@@ -390,8 +396,11 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     lost = float(means[best] - means[-1])
     floor = min(0.0, float(values.min()))
     share = lost / max(means[best] - floor, 1e-9)
-    sure = REWARD_FALLS_SURE if share < MOST else REWARD_FALLS_SURE - 1
-    if share < REWARD_FALLS_LARGE or lost < sure * max(noise, 1e-6) * 2**0.5 or lost < 2 * error:
+    sure = 2**0.5 * (REWARD_FALLS_SURE if share < MOST else REWARD_FALLS_SURE - 1)
+    apart = len(values) * (len(stretches) - 1 - best) / len(stretches)
+    slow = min(sure * noise_of_mean(values, len(stretches[-1]), SLOW), WALK * usual_step(values) * apart**0.5)
+    by_chance = max(sure * max(noise, 1e-6), slow if came.alike else 0.0, 2 * error)
+    if share < REWARD_FALLS_LARGE or (lost < by_chance and not few):
         return
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[sum(len(stretch) for stretch in stretches[: best + 1]) - 1])
@@ -404,7 +413,9 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     if len(kl) and np.nanmax(kl.values) > 1:
         causes.append(f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})")
     yield Finding(
-        level="fatal" if share > (0.5 if means[-1] < means[0] - REWARD_FALLS_SURE * noise else 0.7) else "warning",
+        level="fatal"
+        if share > (0.5 if few or means[-1] < means[0] - REWARD_FALLS_SURE * noise else 0.7)
+        else "warning",
         what=f"the reward fell from {means[best]:.3f} to {means[-1]:.3f} after step {at}",
         since=at,
         evidence={
