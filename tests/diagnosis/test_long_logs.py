@@ -106,6 +106,12 @@ def test_a_reader_is_linear(make):
     assert long < LINEAR * short
 
 
+def test_a_cell_of_blanks(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("step,loss\n" + " " * 20_000 + "{\n1,0.5\n")
+    assert work(lambda: table._separated(path), tries=1) < 10
+
+
 def test_a_table_of_many_runs_side_by_side():
     def runs_of(count):
         row = {"Step": "1", **{f"run {at} - train/loss": "0.5" for at in range(count)}}

@@ -152,7 +152,7 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     mark = max(",;\t|", key=text.partition("\n")[0].count)
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if any(line)]
-        lines = [line for line in lines if not all(re.fullmatch(r"\s*(?::?-{2,}:?)?\s*", cell) for cell in line)]
+        lines = [line for line in lines if not all(re.fullmatch(r"\s*+(?::?-{2,}+:?)?\s*", cell) for cell in line)]
     except csv.Error as error:
         raise DataError(f"{path} cannot be read as CSV ({error})", "give a table with a line of names") from error
     if not lines:
