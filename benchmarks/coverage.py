@@ -1,6 +1,6 @@
 """How often intervals of 95 % hold the truth, how often equals are told apart, and what "did not change" is worth.
 
-    python benchmarks/coverage.py              # as in docs/statistics.md; five minutes of one core
+    python benchmarks/coverage.py              # as in docs/statistics.md; four minutes of one core
     python benchmarks/coverage.py --tries 5000
 
 Each cell is the worst of equal and of unequal clusters (the largest has about 40 % of the examples), with 0, 0.1 and
