@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import print_json, print_tables, print_text
-from plumbline.errors import visible
+from plumbline.cli.output import print_json, print_tables, print_text, tell
 
 if TYPE_CHECKING:
     from plumbline.engines.jobs.job import JobOutcome, JobSpec, SentJob
@@ -95,7 +94,7 @@ def submit(
     spec, recipe = specify(source, **asked)
     looks, done = LOOKS[spec.on]
     if not no_preflight:
-        _say(looks)
+        tell(looks)
     examined = Examined() if no_preflight else examine(spec, recipe)
     folder = to.absolute() / spec.id
     files, command = plan(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
@@ -104,7 +103,7 @@ def submit(
         raise typer.Exit(1 if examined.fatal else 0)
     refuse(examined, done)
     for line in (*examined.looked_at, *examined.lines()):
-        _say(line)
+        tell(line)
     if spec.on == "anyscale":
         with clear_os_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -114,8 +113,8 @@ def submit(
         plain = {"job": spec.id, "files": written, "command": command}
         print_json(plain) if as_json else print(*written, f"send it with: {command}", sep="\n")
         return
-    job = send(spec, _say)
-    _say(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")
+    job = send(spec, tell)
+    tell(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")
     if not detach:
         _follow(job, as_json)
     print_json(_plain(job)) if as_json else print(spec.id)
@@ -155,10 +154,6 @@ def _show_plan(spec: "JobSpec", examined: "Examined", files: dict[str, str], com
     print_text("".join(f"{line}\n" for line in lines))
 
 
-def _say(text: str) -> None:
-    print(visible(text), file=sys.stderr, flush=True)
-
-
 def _show(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
@@ -170,9 +165,9 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
 
     name = job.spec.id
     try:
-        outcome = follow(job, _show, _say)
+        outcome = follow(job, _show, tell)
     except KeyboardInterrupt:
-        _say(f"\nno longer followed; the job continues: `plumbline jobs follow {name}`, `plumbline jobs stop {name}`")
+        tell(f"\nno longer followed; the job continues: `plumbline jobs follow {name}`, `plumbline jobs stop {name}`")
         raise SystemExit(130) from None
     folder = reachable(job) if outcome.ended == "succeeded" else None
     if as_json:
@@ -190,7 +185,7 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
         print_text(f"{job.spec.out}: finished\n")
         print_text("".join(f"{key:32} {mean:.3f}\n" for key, mean in outcome.rewards.items()))
     if not as_json:
-        _say(f"job {name}: {outcome.ended} ({outcome.why}; the engine: {outcome.engine})")
+        tell(f"job {name}: {outcome.ended} ({outcome.why}; the engine: {outcome.engine})")
     raise typer.Exit(CODES[outcome.ended])
 
 
@@ -210,11 +205,11 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
     from plumbline.engines.jobs.follow import refresh
     from plumbline.engines.jobs.job import jobs as known
 
-    rows = [(job, *refresh(job)) for job in known(_say)]
+    rows = [(job, *refresh(job)) for job in known(tell)]
     if as_json:
         print_json({"jobs": [{**_plain(job), "status": status, "why": why} for job, status, why in rows]})
     elif not rows:
-        _say("no job was submitted; `plumbline submit RECIPE` does that")
+        tell("no job was submitted; `plumbline submit RECIPE` does that")
     for job, status, why in [] if as_json else rows:
         because = f"  ({why})" if why else ""
         print_text(f"{job.spec.id:36} {job.spec.on:8} {status:16} {job.spec.out}{because}\n")

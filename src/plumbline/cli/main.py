@@ -7,7 +7,6 @@ JSON object. What needs torch is imported inside the command that needs it.
 import os
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +16,9 @@ from plumbline import __version__
 from plumbline.cli import history, jobs, serve
 from plumbline.cli import options as take
 from plumbline.cli.exits import clear_exits
-from plumbline.cli.output import print_json, print_tables, print_text, progress, say
+from plumbline.cli.output import print_json, print_tables, print_text, progress, say, tell
 from plumbline.config import imports
-from plumbline.errors import RecipeError, visible
+from plumbline.errors import RecipeError
 from plumbline.runs import claims
 
 app = typer.Typer(
@@ -294,7 +293,7 @@ def sweep(
     folder = only_here(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
     spread = None
     if at_once > 1 or address is not None:
-        spread = SideBySide(at_once=at_once, address=address, told=partial(typer.echo, err=True))
+        spread = SideBySide(at_once=at_once, address=address, told=tell)
     rows = run_sweep(recipes, folder, resume=resume, observers=shown_live, spread=spread)
     summed = None if seeds is None else over_seeds(rows)
     page = None if summed is None else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
@@ -415,7 +414,7 @@ def score(
     if out is not None:
         write_evaluation(out, scored.evaluation)
     for warning in scored.summary["warnings"]:
-        print(f"note: {visible(warning)}", file=sys.stderr)
+        tell(f"note: {warning}")
     print_json(scored.summary) if as_json else print_tables(detail_tables(scored.summary))
 
 

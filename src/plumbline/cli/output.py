@@ -1,5 +1,6 @@
 """How commands say what came out: results on standard output, progress on standard error."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,11 @@ def print_tables(*renderables: Any, wrap: bool = True) -> None:
 def print_text(text: str) -> None:
     """Print lines."""
     print(visible(text), end="")
+
+
+def tell(text: str) -> None:
+    """Print a line to standard error."""
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def say(value: object, text: str, as_json: bool) -> None:

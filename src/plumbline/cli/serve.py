@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import progress
+from plumbline.cli.output import progress, tell
 from plumbline.config.imports import check_installed, extras, loaded, plugins
 
 serve_app = typer.Typer(cls=take.CommandGroup)
@@ -96,4 +96,4 @@ def serve(
             opened.append(open_router(table, opened, named, route_log))
         return opened
 
-    run_server(opening, serving, partial(typer.echo, err=True), page.routes(named), PUBLIC | page.PUBLIC)
+    run_server(opening, serving, tell, page.routes(named), PUBLIC | page.PUBLIC)
