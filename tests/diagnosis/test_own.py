@@ -83,6 +83,17 @@ def test_what_evaluations_say(finals, wanted):
     assert said(stored(*finals)) == wanted
 
 
+def test_a_gain_inside_the_noise_asks_for_clusters_where_there_are_some():
+    def clustered(one):
+        rows = tuple(replace(row, cluster=f"c{n // 8}") for n, row in enumerate(one.evaluation.rows))
+        return replace(one, evaluation=replace(one.evaluation, rows=rows))
+
+    before, after = (final(stage, "greedy", level, n=64) for stage, level in (("sft", SFT), ("rl", Level(0.8, 0.57))))
+    findings = examine(stored(clustered(before), clustered(after)), CHECKS).findings
+    (found,) = [one for one in findings if one.check == "gain"]
+    assert "take 32 clusters of 8 examples" in found.fix
+
+
 def test_a_strict_parser_that_is_paid_by_is_named():
     """The commerce log's first failure: 4,5 was read as nothing."""
     base = healthy()

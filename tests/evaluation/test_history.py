@@ -11,6 +11,8 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import DataError, IncomparableError, RunError
+from plumbline.evaluation import statistics
+from plumbline.evaluation.comparison import Pairing, adjusted
 from plumbline.evaluation.history import (
     EvaluationFilter,
     Lineage,
@@ -72,6 +74,15 @@ def test_the_detectable_difference_is_found_four_times_in_five(tests):
     z = stats.norm.ppf(1 - 0.025 / tests)
     power = stats.norm.sf(z - least / (sd / np.sqrt(n)))
     assert power == pytest.approx(0.8, abs=1e-3)
+
+
+def test_what_too_few_clusters_could_never_show_is_not_called_detectable():
+    """Of five that all rise the least p of flips is 2 in 32; of eight in two comparisons, 2 times 2 in 256."""
+    for clusters, tests, can in ((5, 1, False), (6, 1, True), (6, 2, False), (8, 2, True)):
+        rng, names = np.random.default_rng(clusters), [str(n // 4) for n in range(4 * clusters)]
+        change = statistics.paired(np.zeros(len(names)), rng.normal(0, 0.1, len(names)), names)
+        one = Pairing(run="b", against="a", asked="test greedy", paired=change)
+        assert [pairing.detectable is not None for pairing in adjusted([one] * tests)] == [can] * tests
 
 
 def test_a_direction_needs_both_the_interval_and_the_test():

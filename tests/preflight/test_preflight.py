@@ -344,6 +344,14 @@ def test_what_is_planted_is_found_and_nothing_else_is_fatal(plan, plant, check, 
     assert_found(plan, check, level)
 
 
+def test_examples_that_share_a_cluster_are_said_to_count_for_less(plan):
+    few_to_evaluate(plan)
+    fixes = [one.fix for one in plan.look().findings if one.check == "evaluation-size"]
+    plan.rows["test"] = [replace(row, cluster=f"c{n // 5}") for n, row in enumerate(plan.rows["test"])]
+    shared = [one.fix for one in plan.look().findings if one.check == "evaluation-size"]
+    assert ["cluster" in fix for fix in (*fixes, *shared)] == [False, True]
+
+
 @pytest.mark.parametrize("what", SETTINGS)
 def test_what_the_recipe_says_is_found_and_nothing_else_is_fatal(plan, what):
     values, check, level = SETTINGS[what]
