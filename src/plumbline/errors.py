@@ -21,14 +21,14 @@ import json
 import re
 
 _HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
     "|[\ud800-\udfff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 
 
 def visible(text: str) -> str:
-    """The same text with nothing in it that cannot be seen, but line breaks and tabs: a control character becomes its
-    code, `<U+202E>`.
+    """The same text with nothing in it that cannot be seen, but line breaks, tabs and the joiners that emoji and
+    scripts need: a control character becomes its code, `<U+202E>`.
 
     Text of models, files and servers is hostile: printed as it is, it could drive the terminal.
     """

@@ -167,7 +167,7 @@ class TestTrackers:
         assert len(Run.read(tmp_path / "run").rows("rl")) == 3
 
 
-HOSTILE = "\x1b[31mred\x07\x9b\x7f \u202eend\u200b\u200d\u2060\xad\U000e0041[/b] [red] :smile:"
+HOSTILE = "\x1b[31mred\x07\x9b\x7f \u202eend\u200b\u2060\xad\U000e0041[/b] [red] :smile:"
 
 
 def test_nothing_that_others_wrote_drives_a_terminal(capsys, monkeypatch):
