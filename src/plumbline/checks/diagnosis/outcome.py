@@ -34,7 +34,7 @@ class RewardOutcome:
     matters: float
     """The size of a change that matters."""
     alike: float
-    """See `Change`."""
+    """See `Shift`."""
 
     @property
     def better(self) -> bool | None:

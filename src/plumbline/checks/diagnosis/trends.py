@@ -62,7 +62,7 @@ others are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Shift:
     """The mean of the last values of a series less that of the first."""
 
     first: float
@@ -73,7 +73,7 @@ class Change:
     random, or that was smoothed; else 0."""
 
 
-def change(values: NDArray[np.float64], early: int, late: int) -> Change:
+def change(values: NDArray[np.float64], early: int, late: int) -> Shift:
     """The mean of `late` values at the end less that of `early` at the start, with its 95 % interval.
 
     Noise is what the best S-curve or step leaves; its first autocorrelation (of `PIECES` means at most) says how alike
@@ -102,7 +102,7 @@ def change(values: NDArray[np.float64], early: int, late: int) -> Change:
     half = max(wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5, 1e-9)
     first, last = float(values[:early].mean()), float(values[-late:].mean())
     interval = Interval(last - first, last - first - half, last - first + half, len(values))
-    return Change(first, last, interval, alike ** (count / len(values)) if wanders else 0.0)
+    return Shift(first, last, interval, alike ** (count / len(values)) if wanders else 0.0)
 
 
 @cache
