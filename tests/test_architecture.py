@@ -273,16 +273,16 @@ BUDGETS = {
     "algorithms": 6_300,
     "checks": 96_800,
     "cli": 10_600,
-    "config": 4_300,
+    "config": 4_500,
     "engines": 17_600,
-    "evaluation": 16_700,
+    "evaluation": 17_500,
     "policies": 86_500,
     "recipe": 16_000,
     "reports": 31_100,
     "runs": 20_400,
-    "serve": 20_800,
+    "serve": 20_300,
     "tasks": 43_600,
-    "training": 27_200,
+    "training": 26_700,
 }
 """The most tokens of code of each package, 5 % over its size. Who deletes lowers one; to raise one, lower another."""
 ENTRIES, NAMES = 18, 20
