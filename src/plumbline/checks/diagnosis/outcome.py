@@ -59,6 +59,7 @@ class RewardOutcome:
         """In a line."""
         digits = 3 if max(abs(self.first), abs(self.last)) >= 0.01 else 5
         way, done = {"reward": ("rise", "rose"), "loss": ("fall", "fell")}[self.series]
+        why = ""
         if self.better is None:
             verdict = "too few to tell"
         elif self.change.excludes_zero:
@@ -67,9 +68,8 @@ class RewardOutcome:
             verdict = f"did not {way}"
         else:
             verdict = f"cannot be told whether it {done}"
-        why = ""
-        if self.better is not None and not self.still and self.alike > ALIKE and self.change.n >= ALIKE_ENOUGH:
-            why = f": consecutive values are alike (correlation {self.alike:.2f}), as in a smoothed log"
+            if self.alike > ALIKE and self.change.n >= ALIKE_ENOUGH:
+                why = f": consecutive values are alike (correlation {self.alike:.2f}), as in a smoothed log"
         steps = "steps" if self.every else "logged steps"
         return (
             f"{self.series} {self.first:.{digits}f} -> {self.last:.{digits}f} over {self.change.n} {steps}: {verdict}"
