@@ -75,7 +75,7 @@ def _collected(changed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> I
     """Rollouts of training drawn otherwise; evaluations as they were."""
     from plumbline.training import rl
 
-    with mock.patch.object(rl, "collect", changed(rl.collect)):
+    with mock.patch.object(rl, "collect_parts", changed(rl.collect_parts)):
         yield
 
 
@@ -109,14 +109,12 @@ def same_seed() -> Any:
 @contextmanager
 def exhausted() -> Iterator[None]:
     """A schedule that was made for 60 % of the steps."""
-    from plumbline.training import optimiser
+    from plumbline.training.optimiser import Optimiser
 
-    original = optimiser.schedule
+    def short(self: Any, step: int) -> float:
+        return float(self.section.learning_rate * max(0.0, 1 - step / round(0.6 * self.total)))
 
-    def short(kind: Any, step: int, total: int, warmup: int) -> float:
-        return original("linear", step, round(0.6 * total), warmup)
-
-    with mock.patch.object(optimiser, "schedule", short):
+    with mock.patch.object(Optimiser, "learning_rate", short):
         yield
 
 
@@ -161,23 +159,19 @@ def no_reference() -> Iterator[None]:
 @contextmanager
 def other_law() -> Iterator[None]:
     """Answers are drawn at 0.3 in the last evaluation."""
-    from plumbline.training import pipeline
+    from plumbline.training import stage_evaluations
 
-    original = pipeline._evaluate
+    original, modes = stage_evaluations._evaluate, stage_evaluations.modes
+
+    def colder(recipe: Any) -> Any:
+        return {name: law if law.greedy else replace(law, temperature=0.3) for name, law in modes(recipe).items()}
 
     def evaluate(run: Any, policy: Any, task: Any, examples: Any, key: Any) -> Any:
-        if key.stage != "rl" or key.step is not None:
-            return original(run, policy, task, examples, key)
-        modes = pipeline._modes
-
-        def colder(recipe: Any, *, vote: bool = False) -> Any:
-            found = modes(recipe, vote=vote).items()
-            return {name: (law if law.greedy else replace(law, temperature=0.3), n) for name, (law, n) in found}
-
-        with mock.patch.object(pipeline, "_modes", colder):
+        last = key.stage == "rl" and key.step is None
+        with mock.patch.object(stage_evaluations, "modes", colder if last else modes):
             return original(run, policy, task, examples, key)
 
-    with mock.patch.object(pipeline, "_evaluate", evaluate):
+    with mock.patch.object(stage_evaluations, "_evaluate", evaluate):
         yield
 
 
