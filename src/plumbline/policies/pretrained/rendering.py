@@ -114,7 +114,7 @@ class _Process:
 
 
 def _start() -> Any:
-    command = [sys.executable, "-s", "-P", str(PROGRAM), str(MEMORY), str(FULL)]
+    command = [sys.executable, "-P", "-s", str(PROGRAM), str(MEMORY), str(FULL)]
     return subprocess.Popen(  # noqa: S603 - ours
         command,
         stdin=subprocess.PIPE,
