@@ -259,12 +259,28 @@ def test_a_full_device_is_said(place, command):
     assert len(done.stderr.splitlines()) == 2
 
 
+@pytest.mark.parametrize("command", ["recipe", "eval --help"])
+def test_a_reader_that_went_away_has_a_status_of_its_own(place, command):
+    reads, writes = os.pipe()
+    os.close(reads)
+    with open(writes, "w") as gone:  # noqa: PTH123 - a descriptor
+        done = in_a_process(command, place, stdout=gone)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 @pytest.mark.parametrize(
-    "variables", [{"TERMINAL_WIDTH": "wide", "PYTHONIOENCODING": "ascii"}, {"COLUMNS": "wide", "LC_ALL": "C"}]
+    "variables",
+    [
+        {"TERMINAL_WIDTH": "wide", "PYTHONIOENCODING": "ascii"},
+        {"COLUMNS": "wide", "LC_ALL": "C"},
+        {"COLUMNS": "0"},
+        {"COLUMNS": "9" * 5000, "LINES": "9" * 5000},
+    ],
 )
 def test_an_odd_environment_is_no_error(place, variables):
     done = in_a_process("eval --help", place, stdout=subprocess.PIPE, env={**os.environ, **variables})
     assert done.returncode == 0, done.stderr
+    assert "--temperature" in done.stdout
 
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_read(plumbline, place, tmp_path):

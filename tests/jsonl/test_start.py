@@ -323,6 +323,11 @@ def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, stra
     assert not path.exists() or load(path).model.name == "m"
 
 
+def test_a_name_that_no_file_can_have_is_none(place):
+    read = read_script(script(place, r"t.GRPOTrainer('a\0b', args=t.GRPOConfig()); load_dataset('a\0b')"))
+    assert (read.model, read.data) == (None, None)
+
+
 def test_a_script_may_be_long_and_names_many_functions(place):
     many = [f"f{number}" for number in range(2000)]
     text = f"import trl\n{''.join(f'def {name}(): ...' + chr(10) for name in many)}config = trl.GRPOConfig()\n"

@@ -36,8 +36,10 @@ def main() -> None:
     """Run the command line."""
     # Two torch threads that spin while they wait collapse on a busy machine; must be set before torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if not os.environ.get("TERMINAL_WIDTH", "80").isdecimal():  # typer would end with a traceback
-        del os.environ["TERMINAL_WIDTH"]
+    for name in ("TERMINAL_WIDTH", "COLUMNS", "LINES"):  # typer and rich would write nothing, or end with a traceback
+        size = os.environ.get(name, "80")
+        if not (size.isdecimal() and len(size) < 5 and int(size)):
+            del os.environ[name]
     with clear_exits():
         app(prog_name="plumbline")
 
