@@ -239,6 +239,12 @@ def test_what_a_model_wrote_is_no_error(plumbline, monkeypatch, text):
     assert out.count("\n") == 1
 
 
+def test_a_place_with_escapes_is_shown_without_them(plumbline, tmp_path):
+    status, out, _ = plumbline(f"recipe --schema --out {tmp_path}/\x1b[31m.json")
+    assert status == 0
+    assert "\x1b" not in out
+
+
 def in_a_process(command, place, **how):
     """Of its own, with the buffers of one: what the interpreter writes at its end counts as well."""
     words = [sys.executable, "-m", "plumbline", *command.split()]

@@ -128,7 +128,7 @@ def recipe(
             return
         claims.check_file(out, "schema", keys.is_schema)
         write_json(out, keys.schema())
-        print(out)
+        print_text(f"{out}\n")
     elif out is not None:
         raise RecipeError("--out is where --schema goes", f"write plumbline recipe --schema --out {out}")
     elif not given:
@@ -500,7 +500,7 @@ def report(
 
     folder = local_run(run)
     claims.check(folder, RUN, is_run)
-    print(write_report(Run.read(folder)))
+    print_text(f"{write_report(Run.read(folder))}\n")
 
 
 @app.command(
