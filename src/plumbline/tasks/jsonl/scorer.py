@@ -112,9 +112,7 @@ class Scorer:
         except _ENDS as error:  # of code that a model wrote, maybe; it would end a thread without a word
             raise RuntimeError(f"{self.name} raised {error!r}") from error
 
-    def _said(
-        self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
-    ) -> list[Any]:
+    def _said(self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         if not self.batched:
             returned = []
             for prompt, text, row in zip(prompts, completions, rows, strict=True):
