@@ -73,6 +73,8 @@ RECIPES = {
     "levels": "task: {options: " + "{a: " * 300 + "1" + "}" * 301,
     "bytes": "description: !!binary /w==",
     "boolean": "seed: !!bool maybe",
+    "set": "seed: !!set x",
+    "map": "seed: !!map [1]",
     "sixties": "seed: 1" + ":1" * 3000,
     "tag": "seed: !!python/object/apply:os.getcwd []",
     "empty": "",
@@ -228,6 +230,7 @@ MODELS: dict[str, dict[str, str]] = {
     "card-model": {"config.json": json.dumps(CONFIG), "plumbline.json": json.dumps({**CARD, "model": {"canvas": -1}})},
 }
 TASKS = {
+    "exiting_task": 'raise SystemExit("usage: \\x1b[31m")\n',
     "syntax_error_task": "def open(:\n",
     "raising_task": "1 / 0\n",
     "hollow_task": "def opens(options, folder, progress):\n    return None\ndef odd():\n    return None\n",

@@ -239,6 +239,12 @@ def test_what_a_model_wrote_is_no_error(plumbline, monkeypatch, text):
     assert out.count("\n") == 1
 
 
+def test_a_place_with_escapes_is_shown_without_them(plumbline, tmp_path):
+    status, out, _ = plumbline(f"recipe --schema --out {tmp_path}/\x1b[31m.json")
+    assert status == 0
+    assert "\x1b" not in out
+
+
 def in_a_process(command, place, **how):
     """Of its own, with the buffers of one: what the interpreter writes at its end counts as well."""
     words = [sys.executable, "-m", "plumbline", *command.split()]
@@ -259,12 +265,28 @@ def test_a_full_device_is_said(place, command):
     assert len(done.stderr.splitlines()) == 2
 
 
+@pytest.mark.parametrize("command", ["recipe", "eval --help"])
+def test_a_reader_that_went_away_has_a_status_of_its_own(place, command):
+    reads, writes = os.pipe()
+    os.close(reads)
+    with open(writes, "w") as gone:  # noqa: PTH123 - a descriptor
+        done = in_a_process(command, place, stdout=gone)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 @pytest.mark.parametrize(
-    "variables", [{"TERMINAL_WIDTH": "wide", "PYTHONIOENCODING": "ascii"}, {"COLUMNS": "wide", "LC_ALL": "C"}]
+    "variables",
+    [
+        {"TERMINAL_WIDTH": "wide", "PYTHONIOENCODING": "ascii"},
+        {"COLUMNS": "wide", "LC_ALL": "C"},
+        {"COLUMNS": "0"},
+        {"COLUMNS": "9" * 5000, "LINES": "9" * 5000},
+    ],
 )
 def test_an_odd_environment_is_no_error(place, variables):
     done = in_a_process("eval --help", place, stdout=subprocess.PIPE, env={**os.environ, **variables})
     assert done.returncode == 0, done.stderr
+    assert "--temperature" in done.stdout
 
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_read(plumbline, place, tmp_path):

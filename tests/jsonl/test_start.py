@@ -25,6 +25,9 @@ def score(completion, answer):
     return float(completion.strip() == answer)
 def named(completion, answer):
     return {"right": float(completion.strip() == answer), "brief": float(len(completion) < 4)}
+class Nameless(dict):
+    def __iter__(self): raise ValueError("no names")
+def nameless(completion): return Nameless(a=1)
 def broken(completion):
     return completion["x"]
 """
@@ -83,6 +86,8 @@ def test_parts_that_a_function_names_get_weights_and_one_that_fails_is_said_to(p
     assert values["task"]["options"]["gold"] == "answer"
     said, values, _ = begin(place, "broken", "broken.yaml")
     assert "not ready: judging the control blank" in said
+    assert "plumbline run" not in said
+    begin(place, "nameless", "nameless.yaml")  # a mapping that cannot be iterated
     assert "label" not in said.split("\n")[2]
 
 
@@ -321,6 +326,11 @@ def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, stra
         lines = start(started("m", "rows.jsonl", f"{place.module}:score", source, path))
         assert max(map(len, lines)) < 400
     assert not path.exists() or load(path).model.name == "m"
+
+
+def test_a_name_that_no_file_can_have_is_none(place):
+    read = read_script(script(place, r"t.GRPOTrainer('a\0b', args=t.GRPOConfig()); load_dataset('a\0b')"))
+    assert (read.model, read.data) == (None, None)
 
 
 def test_a_script_may_be_long_and_names_many_functions(place):

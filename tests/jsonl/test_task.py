@@ -298,6 +298,7 @@ def several(completions, **columns): return [1, 1]
 def infinite(completion): return math.inf
 def rounded(completion): return numpy.float32(1) + numpy.float32(1e-6) / 2
 def leaves(completion): sys.exit(3)
+def cancelled(completion): raise asyncio.CancelledError
 def scalar(completions, **columns): return 1.0
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     assert data_source == "sums" and extra_info == {"index": 1}
@@ -457,9 +458,10 @@ def test_what_is_returned_must_be_a_reward(functions, score, message):
 def test_rounding_is_no_number_outside_and_an_exit_is_a_failure(functions):
     task, example = first(functions, "rounded")
     assert task.judge(example, "1")[1].total == 1.0
-    task, example = first(functions, "leaves")
-    with pytest.raises(RuntimeError, match=r":leaves called exit\(3\)"):
-        task.judge(example, "1")
+    for name, said in (("leaves", r"SystemExit\(3\)"), ("cancelled", "CancelledError")):
+        task, example = first(functions, name)
+        with pytest.raises(RuntimeError, match=f":{name} raised {said}"):
+            task.judge(example, "1")
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,11 @@ def _ends() -> Iterator[None]:
     except SystemExit as left:
         if isinstance(getattr(left.__context__, "__cause__", None), KeyboardInterrupt):  # typer made it of one
             _stopped()
+        if isinstance(left.__context__, BrokenPipeError):  # typer ends of it with 1
+            _leave()
         raise
     except BrokenPipeError:  # `plumbline parse ... | head`
-        _drop_output()
-        raise SystemExit(141) from None
+        _leave()
     except OSError as error:
         if error.filename is None:
             _drop_output()
@@ -120,6 +121,11 @@ def _imports(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _leave() -> NoReturn:
+    _drop_output()
+    raise SystemExit(141) from None
 
 
 def _drop_output() -> None:

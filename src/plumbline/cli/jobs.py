@@ -110,8 +110,9 @@ def submit(
         for name, text in files.items():
             write_text(folder / name, text)
         written = [str(folder / name) for name in files]
+        text = "\n".join([*written, f"send it with: {command}\n"])
         plain = {"job": spec.id, "files": written, "command": command}
-        print_json(plain) if as_json else print(*written, f"send it with: {command}", sep="\n")
+        print_json(plain) if as_json else print_text(text)
         return
     job = send(spec, tell)
     tell(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")

@@ -36,8 +36,10 @@ def main() -> None:
     """Run the command line."""
     # Two torch threads that spin while they wait collapse on a busy machine; must be set before torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if not os.environ.get("TERMINAL_WIDTH", "80").isdecimal():  # typer would end with a traceback
-        del os.environ["TERMINAL_WIDTH"]
+    for name in ("TERMINAL_WIDTH", "COLUMNS", "LINES"):  # typer and rich would write nothing, or end with a traceback
+        size = os.environ.get(name, "80")
+        if not (size.isdecimal() and len(size) < 5 and int(size)):
+            del os.environ[name]
     with clear_exits():
         app(prog_name="plumbline")
 
@@ -126,7 +128,7 @@ def recipe(
             return
         claims.check_file(out, "schema", keys.is_schema)
         write_json(out, keys.schema())
-        print(out)
+        print_text(f"{out}\n")
     elif out is not None:
         raise RecipeError("--out is where --schema goes", f"write plumbline recipe --schema --out {out}")
     elif not given:
@@ -498,7 +500,7 @@ def report(
 
     folder = local_run(run)
     claims.check(folder, RUN, is_run)
-    print(write_report(Run.read(folder)))
+    print_text(f"{write_report(Run.read(folder))}\n")
 
 
 @app.command(

@@ -208,7 +208,7 @@ def _imported(name: str, what: str, advice: str) -> Any:
         raise RecipeError(
             f"cannot open the {what} {name}: module {module} has no {attribute}{f' ({place})' if place else ''}", advice
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that reads its command line, or ends, when it is imported
         raise _broke(name, what, module, error) from error
 
 
@@ -405,7 +405,7 @@ def _modules(one: Distribution) -> set[str]:
     return files | entries | {*(one.read_text("top_level.txt") or "").split()}
 
 
-def _broke(name: str, what: str, module: str, error: Exception) -> RecipeError:
+def _broke(name: str, what: str, module: str, error: BaseException) -> RecipeError:
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
     said = " ".join(str(error).split())

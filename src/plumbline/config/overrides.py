@@ -160,7 +160,7 @@ class _UniqueKeys(_Bounded):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
-        for key, _ in node.value:
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():  # `!!set x` is refused below
             if key.tag != "tag:yaml.org,2002:merge":
                 name = key.value if isinstance(key, yaml.ScalarNode) else str(key)
                 if name in seen:

@@ -383,10 +383,10 @@ _NUMBERS = {
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a recipe can hold a value: no bytes, no complex or endless number, no half of a character."""
+    """Whether a recipe can hold a value: no bytes, no complex or endless number, no NUL or half of a character."""
     match value:
         case str():
-            return value == value.encode(errors="ignore").decode()
+            return "\0" not in value and value == value.encode(errors="ignore").decode()
         case bool() | None:
             return True
         case int() | float():

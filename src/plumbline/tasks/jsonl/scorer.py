@@ -49,6 +49,7 @@ _TRL = frozenset({"prompts", "completions"})
 _VERL = frozenset({"data_source", "solution_str", "ground_truth", "extra_info"})
 _TRAINER = frozenset({"completion_ids", "trainer_state", "log_extra", "log_metric", "environments"})
 """What only TRL's trainer can give."""
+_ENDS = (SystemExit, GeneratorExit, asyncio.CancelledError)
 _SLACK = 1e-6
 """What rounding, in float32 too, may put a reward outside of its range by, as a share of its width."""
 
@@ -106,6 +107,12 @@ class Scorer:
             RewardError: a function of lists returned no list, or one of another length.
             Exception: whatever the function raises.
         """
+        try:
+            return self._said(prompts, completions, rows)
+        except _ENDS as error:  # of code that a model wrote, maybe; it would end a thread without a word
+            raise RuntimeError(f"{self.name} raised {error!r}") from error
+
+    def _said(self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         if not self.batched:
             returned = []
             for prompt, text, row in zip(prompts, completions, rows, strict=True):
@@ -268,10 +275,7 @@ class Scoring:
         """The number of every part as the functions say it, on no scale. For what it raises see `scores`."""
         found: list[dict[str, float | None]] = [{} for _ in completions]
         for scorer in self.scorers:
-            try:
-                said = scorer(prompts, completions, rows)
-            except SystemExit as error:  # of code that a model wrote, maybe; it would end a thread without a word
-                raise RuntimeError(f"{scorer.name} called exit({error.code})") from error
+            said = scorer(prompts, completions, rows)
             for parts, value in zip(found, said, strict=True):
                 new = value if isinstance(value, Mapping) else {scorer.part: value}
                 if twice := parts.keys() & new.keys():

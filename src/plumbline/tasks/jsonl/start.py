@@ -248,6 +248,7 @@ def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
         task.precheck(0)
     except DataError as error:
         seen.lines.append(f"not ready: {error.cause}. {error.fix}")
+        seen.next_step = "Do not train yet: mend what is not ready."
     seen.task = task
 
 
@@ -257,12 +258,12 @@ def _parts(task: JsonlTask) -> list[str]:
     parts: dict[str, bool] = {}
     for scorer in Scoring(task.options).scorers:
 
-        def said(case: Case, scorer: Scorer = scorer) -> Any:
-            return scorer([task.prompt_of(case.example)], [case.text], [case.example.reference])[0]
+        def named(case: Case, scorer: Scorer = scorer) -> dict[str, bool]:
+            value = scorer([task.prompt_of(case.example)], [case.text], [case.example.reference])[0]
+            return dict.fromkeys(map(str, value), True) if isinstance(value, Mapping) else {scorer.part: False}
 
-        for _, value in within_budget(cases, said):
-            named = isinstance(value, Mapping)
-            parts |= dict.fromkeys(map(str, value), True) if named else {scorer.part: False}
+        for _, found in within_budget(cases, named):
+            parts |= found
     return [*parts] if any(parts.values()) else []
 
 
