@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from plumbline.config.imports import check_reach, missing
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError, visible
-from plumbline.storage import clear_os_errors, one_line, parse_json, read_object, sha256_of, write_json
+from plumbline.storage import check_regular, clear_os_errors, one_line, parse_json, read_object, sha256_of, write_json
 
 RUN, CHECKPOINTS, MODELS = "run.json", "checkpoints", "models"
 VERSION = 2
@@ -46,7 +46,7 @@ MARKS = ("size", "ETag", "etag", "md5Hash", "mtime", "created")
 """What stores say of a file that changes with it."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+", re.DOTALL)
 _SHA256 = re.compile("[0-9a-f]{64}")
-CHECKPOINT = re.compile(rf"{CHECKPOINTS}/([^/]+)/step-0*(\d+)")
+CHECKPOINT = re.compile(rf"{CHECKPOINTS}/([^/]+)/step-0*(\d{{1,18}})(?![^/])")
 """The folder of a checkpoint at the beginning of a path, its stage and its step."""
 
 
@@ -207,7 +207,7 @@ class Store:
     def read(self, key: str) -> bytes | None:
         """The bytes at a key; None where there is nothing."""
         with suppress(FileNotFoundError), self._clear(f"read {key}"):
-            return bytes(self.fs.cat_file(self._at(key)))
+            return bytes(self.fs.cat_file(self._ordinary(key)))
         return None
 
     def get(self, key: str, path: Path) -> None:
@@ -219,7 +219,7 @@ class Store:
             StorageError: the store does not answer.
         """
         with self._clear(f"read {key}"):
-            self.fs.get_file(self._at(key), str(path))
+            self.fs.get_file(self._ordinary(key), str(path))
 
     def write(self, key: str, content: bytes | Path) -> None:
         """Write bytes or a file in place of what is there: the new content is there whole, or the old still is.
@@ -266,6 +266,12 @@ class Store:
     def _at(self, key: str) -> str:
         return f"{self.root}/{key}"
 
+    def _ordinary(self, key: str) -> str:
+        """Where a key is read; in a folder of this machine a pipe would be waited for, and a device has no end."""
+        if getattr(self.fs, "local_file", False):
+            check_regular(Path(self._at(key)), Path(self._at(key)).stat().st_mode, StorageError)
+        return self._at(key)
+
     @contextmanager
     def _clear(self, what: str) -> Iterator[None]:
         """Turn what a store raises into a StorageError, but for a missing file and a full disk."""
@@ -273,7 +279,7 @@ class Store:
             yield
         except Exception as error:
             full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
-            if isinstance(error, FileNotFoundError) or full:
+            if isinstance(error, FileNotFoundError | PlumblineError) or full:
                 raise
             raise StorageError(
                 f"cannot {what} at {self.address}: {one_line(error) or type(error).__name__}",

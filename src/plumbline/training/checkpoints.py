@@ -122,4 +122,5 @@ def _step(checkpoint: Path) -> int:
 
 
 def _all(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("step-*") if (path / STATE).is_file())
+    found = (path for path in folder.glob("step-*") if path.name[5:].isdecimal())  # a copy of one may lie beside it
+    return sorted((path for path in found if (path / STATE).is_file()), key=_step)
