@@ -364,8 +364,17 @@ class TestFaults:
         place = tmp_path / key
         {"pipe": lambda: os.mkfifo(place), "folder": place.mkdir}.get(what, lambda: place.symlink_to(what))()
         store = Store(f"file://{tmp_path}")
-        for read in (lambda: store.read(key), lambda: store.get(key, tmp_path / "came")):
+        for read in (lambda: store.read(key), lambda: store.get(key, tmp_path / "came", 9)):
             with pytest.raises(StorageError, match=r"named pipe|device|directory"):
+                read()
+
+    def test_more_than_was_written_is_not_fetched(self, tmp_path):
+        for key in ("run.json", "x"):
+            (tmp_path / key).touch()
+            os.truncate(tmp_path / key, 2**40)
+        store = Store(f"file://{tmp_path}")
+        for read in (lambda: store.read("run.json"), lambda: store.get("x", tmp_path / "came", 9)):
+            with pytest.raises(DataError, match="is damaged: it has 1099511627776 bytes"):
                 read()
 
     def test_a_store_of_the_former_layout_is_named(self, recipe):
