@@ -106,6 +106,7 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         state = read_object(checkpoint / STATE)
+        _check_state(state)
         open_regular(checkpoint / TENSORS).close()  # a pipe would be waited for
         return load_file(checkpoint / TENSORS), {key: state[key] for key in ("step", "marks", "memory")}
     except Exception as error:
@@ -115,6 +116,13 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"the checkpoint {checkpoint} cannot be read: {error}",
             f"remove this folder: the run then resumes from {where}",
         ) from error
+
+
+def _check_state(state: dict[str, Any]) -> None:
+    marks, memory = state["marks"], state["memory"]
+    whole = isinstance(marks, dict) and isinstance(memory, dict) and isinstance(memory.get("checks", {}), dict)
+    if not whole or {type(one) for one in (state["step"], *marks.values())} != {int}:
+        raise ValueError(f"{STATE} holds other values than were written")
 
 
 def _step(checkpoint: Path) -> int:
