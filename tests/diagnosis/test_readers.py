@@ -264,6 +264,15 @@ def test_numbers_beyond_every_float_are_no_end_of_a_check(tmp_path, value, recwa
     assert not recwarn.list
 
 
+@pytest.mark.parametrize("size", [1e154, 1e200, 1e308])
+def test_a_series_near_the_largest_float_is_no_end_of_a_check(tmp_path, size, recwarn):
+    names = ("reward", "loss", "grad_norm", "kl", "entropy", "completions/mean_length", "rewards/right/mean")
+    rows = [{"step": step} | dict.fromkeys(names, size * (-1) ** step) for step in range(1, 41)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    list(shown([examine(read(tmp_path / "metrics.jsonl"), CHECKS)], verbose=True))
+    assert not recwarn.list
+
+
 def test_a_number_of_tensorboard_with_too_many_bits_is_damage():
     with pytest.raises(ValueError, match="more bits"):
         as_float(1 << 40, "f")

@@ -231,6 +231,10 @@ DAMAGED = {
     "pointer": (text("model.safetensors", POINTER), "model.safetensors is a pointer of Git LFS, and not the weights"),
     "tokenizer pointer": (text("tokenizer.json", POINTER), "tokenizer.json is a pointer of Git LFS"),
     "offsets": (header(data_offsets=[5, 1]), "cannot load a causal language model"),
+    "endless offsets": (
+        text("model.safetensors", b"\x2c" + bytes(7) + b'{"a":{"data_offsets":[0,1e400]}}            '),
+        "is damaged: its header is none of safetensors",
+    ),
     "dtype": (header(dtype="X"), "cannot load a causal language model"),
     "elsewhere": (shards({"model.norm.weight": "../../../etc/passwd"}), "names a file that is not in its folder"),
     "absolute": (shards({"model.norm.weight": "/etc/passwd"}), "names a file that is not in its folder"),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 import threading
@@ -348,6 +349,33 @@ class TestFaults:
         store.write("run.json", json.dumps({"version": 2, "files": {path: [1, "0" * 64]}}).encode())
         with pytest.raises(DataError, match="outside of its folder, or a file of Plumbline's own"):
             local_run("memory://b/runs/x")
+
+    def test_a_step_of_thousands_of_digits_is_of_no_checkpoint(self):
+        store = Store("memory://b/runs/x")
+        files = {f"checkpoints/rl/step-{step}/x": [1, "0" * 64] for step in ("9" * 5000, "000040", "000041.bak")}
+        store.write("run.json", json.dumps({"version": 2, "files": files}).encode())
+        with pytest.raises(ModelError) as error:
+            local_model("memory://b/runs/x/models/rl")
+        assert "rl has checkpoints: step 40;" in error.value.fix
+
+    @pytest.mark.parametrize("what", ["pipe", "/dev/zero", "folder"])
+    @pytest.mark.parametrize("key", ["run.json", "x"])
+    def test_what_is_no_file_in_a_folder_of_this_machine_is_not_waited_for(self, tmp_path, key, what):
+        place = tmp_path / key
+        {"pipe": lambda: os.mkfifo(place), "folder": place.mkdir}.get(what, lambda: place.symlink_to(what))()
+        store = Store(f"file://{tmp_path}")
+        for read in (lambda: store.read(key), lambda: store.get(key, tmp_path / "came", 9)):
+            with pytest.raises(StorageError, match=r"named pipe|device|directory"):
+                read()
+
+    def test_more_than_was_written_is_not_fetched(self, tmp_path):
+        for key in ("run.json", "x"):
+            (tmp_path / key).touch()
+            os.truncate(tmp_path / key, 2**40)
+        store = Store(f"file://{tmp_path}")
+        for read in (lambda: store.read("run.json"), lambda: store.get("x", tmp_path / "came", 9)):
+            with pytest.raises(DataError, match="is damaged: it has 1099511627776 bytes"):
+                read()
 
     def test_a_store_of_the_former_layout_is_named(self, recipe):
         store = Store("memory://b/runs/x")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from plumbline.errors import ModelError, RunError
 from plumbline.policies.saved import check_source
-from plumbline.storage import write_json, write_text
+from plumbline.runs.run import Run
+from plumbline.storage import read_json, write_json, write_text
 from plumbline.training import checkpoints
 from plumbline.training.stage import Stage
 
@@ -72,6 +73,39 @@ def test_what_is_best_outlives_a_resume(tmp_path):
         one._save(step)
         one.memory = checkpoints.read(checkpoints.latest(one.folder))[1]["memory"]
     assert [path.name for path in checkpoints._all(one.folder)] == ["step-000002", "step-000004"]
+
+
+def test_a_copy_of_a_checkpoint_is_none(tmp_path):
+    one = stage(tmp_path, 1)
+    for step in (1, 2):
+        one._save(step)
+        (one.folder / f"step-{step:06d}").rename(one.folder / f"step-{step:06d}.bak")
+    one._save(3)
+    assert checkpoints.latest(one.folder) == one.folder / "step-000003"
+    assert checkpoints._all(one.folder) == [one.folder / "step-000003"]
+    run = SimpleNamespace(checkpoints=lambda name: tmp_path / name)
+    assert Run._checkpoint_step(run, "rl") == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": {}},
+        {"step": True},
+        {"marks": "x"},
+        {"marks": {"metrics": None}},
+        {"memory": []},
+        {"memory": {"checks": 1}},
+    ],
+)
+def test_a_state_of_other_types_is_damage(tmp_path, changes):
+    one = stage(tmp_path, 1)
+    one._save(1)
+    path = checkpoints.latest(one.folder)
+    assert checkpoints.read(path)[1]["step"] == 1
+    write_json(path / "state.json", read_json(path / "state.json") | changes)
+    with pytest.raises(RunError, match=r"cannot be read: state\.json holds other values"):
+        checkpoints.read(path)
 
 
 @pytest.fixture

@@ -241,7 +241,7 @@ def _cut(file: Path, held: dict[str, Any]) -> str:
             header = json.loads(stream.read(length))
             tensors = {name: one for name, one in header.items() if name != "__metadata__"}
             end = max((int(one["data_offsets"][1]) for one in tensors.values()), default=0)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        except (ValueError, OverflowError, TypeError, LookupError, AttributeError, RecursionError):
             return "is damaged: its header is none of safetensors"
     held.update(tensors)
     return f"is cut off: {size:,} of {8 + length + end:,} bytes" if size < 8 + length + end else ""

@@ -27,7 +27,16 @@ from typing import Any, NamedTuple
 
 from plumbline.config.imports import check_reach, missing
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError, visible
-from plumbline.storage import clear_os_errors, one_line, parse_json, read_object, sha256_of, write_json
+from plumbline.storage import (
+    LARGEST_JSON,
+    check_regular,
+    clear_os_errors,
+    one_line,
+    parse_json,
+    read_object,
+    sha256_of,
+    write_json,
+)
 
 RUN, CHECKPOINTS, MODELS = "run.json", "checkpoints", "models"
 VERSION = 2
@@ -46,7 +55,7 @@ MARKS = ("size", "ETag", "etag", "md5Hash", "mtime", "created")
 """What stores say of a file that changes with it."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+", re.DOTALL)
 _SHA256 = re.compile("[0-9a-f]{64}")
-CHECKPOINT = re.compile(rf"{CHECKPOINTS}/([^/]+)/step-0*(\d+)")
+CHECKPOINT = re.compile(rf"{CHECKPOINTS}/([^/]+)/step-0*(\d{{1,18}})(?![^/])")
 """The folder of a checkpoint at the beginning of a path, its stage and its step."""
 
 
@@ -207,19 +216,20 @@ class Store:
     def read(self, key: str) -> bytes | None:
         """The bytes at a key; None where there is nothing."""
         with suppress(FileNotFoundError), self._clear(f"read {key}"):
-            return bytes(self.fs.cat_file(self._at(key)))
+            return bytes(self.fs.cat_file(self._ordinary(key, LARGEST_JSON)))
         return None
 
-    def get(self, key: str, path: Path) -> None:
-        """Write what is at a key into a file.
+    def get(self, key: str, path: Path, size: int) -> None:
+        """Write what is at a key into a file; `size` is what it has.
 
         Raises:
+            DamagedError: it has more (only where a look costs nothing: in a folder of this machine).
             FileNotFoundError: there is nothing.
             OSError: this machine's disk is full.
             StorageError: the store does not answer.
         """
         with self._clear(f"read {key}"):
-            self.fs.get_file(self._at(key), str(path))
+            self.fs.get_file(self._ordinary(key, size), str(path))
 
     def write(self, key: str, content: bytes | Path) -> None:
         """Write bytes or a file in place of what is there: the new content is there whole, or the old still is.
@@ -266,6 +276,18 @@ class Store:
     def _at(self, key: str) -> str:
         return f"{self.root}/{key}"
 
+    def _ordinary(self, key: str, most: int) -> str:
+        """Where a key is read; in a folder of this machine a pipe would be waited for, and a device has no end."""
+        if getattr(self.fs, "local_file", False):
+            status = Path(self._at(key)).stat()
+            check_regular(Path(self._at(key)), status.st_mode, StorageError)
+            if status.st_size > most:
+                raise DamagedError(
+                    f"{key} at {self.address} is damaged: it has {status.st_size} bytes, and at most {most} are read",
+                    "see docs/cluster.md on what to do",
+                )
+        return self._at(key)
+
     @contextmanager
     def _clear(self, what: str) -> Iterator[None]:
         """Turn what a store raises into a StorageError, but for a missing file and a full disk."""
@@ -273,7 +295,7 @@ class Store:
             yield
         except Exception as error:
             full = getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
-            if isinstance(error, FileNotFoundError) or full:
+            if isinstance(error, FileNotFoundError | PlumblineError) or full:
                 raise
             raise StorageError(
                 f"cannot {what} at {self.address}: {one_line(error) or type(error).__name__}",
@@ -360,7 +382,7 @@ def fetch(store: Store, files: Files, folder: Path) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
             try:
-                store.get(key, beside)
+                store.get(key, beside, size)
                 if (came := beside.stat().st_size) != size:
                     what = f"{key} has {came} bytes, and {size} were written"
                 elif sha256_of(beside) != sha256:
@@ -521,7 +543,7 @@ def _plain_model(address: str) -> Path:
                 folder.mkdir(parents=True, exist_ok=True)
                 beside = folder / f".{key}.tmp"
                 try:
-                    store.get(key, beside)
+                    store.get(key, beside, int(said["size"] or 0))
                 except FileNotFoundError as error:
                     raise ModelError(f"{key} at {address} has gone while it was read", "try again") from error
                 if beside.stat().st_size != said["size"]:

@@ -247,8 +247,8 @@ class Run(RunFolder):
 
     def _checkpoint_step(self, stage: str) -> int:
         """The steps that a stage's newest whole checkpoint has behind it; 0 where there is none."""
-        found = [path.parent.name for path in self.checkpoints(stage).glob("step-*/state.json")]
-        return max((int(name.removeprefix("step-")) for name in found), default=0)
+        found = [path.parent.name[5:] for path in self.checkpoints(stage).glob("step-*/state.json")]
+        return max((int(step) for step in found if step.isdecimal()), default=0)
 
     def __enter__(self) -> Self:
         return self

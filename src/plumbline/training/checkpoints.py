@@ -106,6 +106,7 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         state = read_object(checkpoint / STATE)
+        _check_state(state)
         open_regular(checkpoint / TENSORS).close()  # a pipe would be waited for
         return load_file(checkpoint / TENSORS), {key: state[key] for key in ("step", "marks", "memory")}
     except Exception as error:
@@ -117,9 +118,17 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
 
 
+def _check_state(state: dict[str, Any]) -> None:
+    marks, memory = state["marks"], state["memory"]
+    whole = isinstance(marks, dict) and isinstance(memory, dict) and isinstance(memory.get("checks", {}), dict)
+    if not whole or {type(one) for one in (state["step"], *marks.values())} != {int}:
+        raise ValueError(f"{STATE} holds other values than were written")
+
+
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("step-"))
 
 
 def _all(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("step-*") if (path / STATE).is_file())
+    found = (path for path in folder.glob("step-*") if path.name[5:].isdecimal())  # a copy of one may lie beside it
+    return sorted((path for path in found if (path / STATE).is_file()), key=_step)

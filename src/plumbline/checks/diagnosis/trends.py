@@ -170,7 +170,7 @@ def noise_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) ->
     values has the variance s^2 (1 + r) / (1 - r) / m (Box and Jenkins 1970). Medians of the differences, because one
     fall or rise must not count as noise; no more correlation than `most` is believed: a slow rise would look like it.
     """
-    one, four = (usual_step(values, step) ** 2 for step in (1, 4))
+    one, four = np.square([usual_step(values, step) for step in (1, 4)])
     if one == 0:  # most neighbours are equal: a reward that is rarely earned, or one that does not move
         return float(values.std() / count**0.5)
     places = np.linspace(0, most, 98)

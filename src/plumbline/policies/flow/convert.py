@@ -149,7 +149,7 @@ def _config(tensors: Mapping[str, Tensor], heads: int, context: int, vocabulary:
             f"(with or without a mask) nor {heads} heads",
             "give the tokenizer and the number of heads that it was trained with",
         )
-    numbers = {int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name))}
+    numbers = {found[1] for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name))}
     return FlowConfig(
         vocabulary=vocabulary,
         hidden=hidden,

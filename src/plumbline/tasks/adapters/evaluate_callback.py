@@ -122,7 +122,7 @@ class EvaluateCallback(Guest):
         if getattr(self.trainer, "is_fsdp_enabled", False) or getattr(self.trainer, "is_deepspeed_enabled", False):
             raise RecipeError("the model's weights lie on several ranks", "evaluate a checkpoint after the training")
         folder = Path(args.output_dir) / FOLDER
-        steps = sorted(int(one.stem.partition("-")[2]) for one in folder.glob("step-*.jsonl"))
+        steps = sorted(int(one.stem[5:]) for one in folder.glob("step-*.jsonl") if one.stem[5:].isdecimal())
         before = [step for step in steps if step <= state.global_step] if state.global_step else []
         if before:
             self.first, self.last = self._read(folder, before[0]), self._read(folder, before[-1])
