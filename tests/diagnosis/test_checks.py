@@ -163,7 +163,7 @@ def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, a
     history = logged(values, apart)
     assert f": {verdict}" in outcome(history).said
     worse = [one.check for one in examine(history, CHECKS).findings if one.level == "fatal"]
-    assert worse == (["reward-falls"] if verdict == "fell" else [])
+    assert worse == (["reward-falls"] if verdict == "fell" else ["no-signal"] if not any(values) else [])
 
 
 def test_a_loss_that_rises_is_said_to():
@@ -255,6 +255,34 @@ def test_one_fault_is_named_and_no_other_check_cries(name):
     over, check = FAULTS[name]
     for seed in range(3):
         assert {one for one, _ in said(healthy(seed, **over))} == {check}, seed
+
+
+def every_tenth(**series):
+    """A log of TRL with logging_steps=10: means of rewards, and the gradient of the last of ten steps."""
+    steps = np.arange(10, 10 * len(series["reward"]) + 1, 10)
+    columns = {name: Series(steps, np.array(of, float)) for name, of in series.items()}
+    return History(origin="trl", name="rl", kind="rl", series=columns)
+
+
+def test_rows_of_ten_steps_are_not_compared_with_the_gradient_of_one():
+    rise = np.linspace(0.4, 1.0, 20)
+    gradient = [0.4, 0.0] * 5 + [0.0, 0.0, 0.1, 0.0, 0.0] * 2  # of solved groups, ever more
+    healthy = every_tenth(reward=rise, reward_std=0.6 - 0.55 * rise, zero_std=rise - 0.3, gradient=gradient)
+    assert [one for one in examine(healthy, CHECKS).findings if one.level == "fatal"] == []
+    still = every_tenth(reward=[0.4] * 20, reward_std=[0.3] * 20, gradient=[0.0] * 20)
+    assert ("no-signal", "fatal") in said(still), "in all rows it is no chance"
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5])
+@pytest.mark.parametrize("beside", [{}, {"gradient": [0.2] * 12}, {"kl": [0.01] * 12}])
+def test_a_reward_that_never_varies_is_no_signal(value, beside):
+    steps = np.arange(1, 13)
+    series = {"reward": [value] * 12, **beside}
+    columns = {name: Series(steps, np.array(of)) for name, of in series.items()}
+    history = History(origin="table", name="rl", kind="rl", series=columns)
+    assert ("no-signal", "fatal") in said(history)
+    varied = {**history.series, "reward": Series(steps, value + np.linspace(0, 0.01, 12))}
+    assert "no-signal" not in {name for name, _ in said(replace(history, series=varied))}
 
 
 def test_a_usual_schedule_is_not_called_exhausted():

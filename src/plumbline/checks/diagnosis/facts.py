@@ -31,6 +31,11 @@ def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, .
     )
 
 
+def every_step(series: Series) -> bool:
+    """Whether neighbouring rows are of neighbouring steps; else a row may stand for several, as with logging_steps."""
+    return len(series) < 2 or int(np.median(np.diff(series.steps))) <= 1
+
+
 def level(series: Series) -> float:
     """The median of its last steps; NaN for none."""
     values = finite(series.last(WINDOW).values)

@@ -10,7 +10,9 @@ from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
+    FINE,
     equal_groups,
+    every_step,
     learns,
     likely,
     rewards_differ,
@@ -39,6 +41,7 @@ LONG = 5
 NO_SIGNAL_SOLVED = 0.999
 """Of our own rewards, whose scale is known, a value above is everything from the start."""
 GRADIENT = "the gradient is zero"
+STILL = "the reward is the same number"
 NEVER = "the gradient never reaches the weights: they are frozen, or the graph is cut"
 PATIENCE = 10
 """Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other number."""
@@ -48,17 +51,22 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     """Steps, whether each was silent, and what says so: the gradient where it is logged, because nothing else is sure.
 
     TRL's frac_reward_zero_std is 0 for equal rewards whose float32 spread is 1e-7, and describes the batch and not its
-    groups under scale_rewards="batch"; a gradient of zero is one.
+    groups under scale_rewards="batch"; a gradient of zero is one. Where a row stands for several steps, its rewards are
+    their means, and its gradient is that of the last alone: zeros in some rows are chance.
     """
     gradient, spread, share = history["gradient"], history["reward_std"], history["zero_std"]
+    reward = history["reward"]
     if len(gradient):
         mask = zeros(gradient, TINY)
-        if mask.any():
+        if mask.any() and (every_step(gradient) or mask.mean() >= NO_SIGNAL_MOST):
             return gradient.steps, mask, GRADIENT
     if len(share) and (share.values >= 1).any():
         return share.steps, share.values >= 1, "all groups have equal rewards"
     if len(spread) and (mask := zeros(spread, EQUAL)).any():
         return spread.steps, mask, "all rewards are equal"
+    unsaid = not len(share) and not len(spread) and not rewards_differ(history)
+    if unsaid and len(reward) >= PATIENCE and reward.rounding <= FINE and np.ptp(reward.values) <= EQUAL:
+        return reward.steps, np.ones(len(reward), dtype=np.bool_), STILL
     return None
 
 
@@ -73,7 +81,7 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps sa
 
 @rule(
     "no-signal",
-    needs=("gradient|zero_std|reward_std",),
+    needs=("gradient|zero_std|reward_std|reward",),
     explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
     unless=lambda history: (
         (silent := _silent(history)) is not None
