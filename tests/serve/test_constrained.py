@@ -128,14 +128,16 @@ def test_a_client_that_goes_frees_its_row(policy, slow):
     async def ask():
         async with opened(policy, at_once=2) as served:
             both = [asyncio.ensure_future(whole(served, asked(number, law=LONG))) for number in (0, 1)]
-            while len(slow) < 3:
+            while slow[-1:] != [2]:  # the second joins when it has been read
                 await asyncio.sleep(0.01)
             waits = asyncio.ensure_future(whole(served, asked(2)))
             while not served.waiting:
                 await asyncio.sleep(0.01)
             assert slow[-1] == 2
             both[0].cancel()
-            await asyncio.sleep(0.2)
+            before = len(slow)
+            while len(slow) < before + 100 and slow[-1] != 1:
+                await asyncio.sleep(0.01)
             assert slow[-1] == 1
             both[1].cancel()
             assert (await waits)[-1].finish is not None
