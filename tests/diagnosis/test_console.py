@@ -273,3 +273,16 @@ def test_each_of_four_processes_prints_every_row(tmp_path: Path) -> None:
     rows = [line for at in range(10) for line in [f"{{'loss': {1 / (at + 1)}, 'learning_rate': 1e-5}}"] * 4]
     assert the_one(write(tmp_path, *rows)).logged == 10
     assert the_one(write(tmp_path, *[rows[0]] * 30)).logged == 30
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Iter {}: Train loss 0.000, Total rewards mean 0.000, Total rewards std 0.000, KL 0.000",
+        "step:{} - actor/entropy:0.81 - actor/grad_norm:0.1 - critic/score/mean:0.0 - critic/rewards/mean:0.0",
+        "{{'loss': 0.0, 'grad_norm': 0.1, 'reward': 0.0, 'epoch': {}}}",
+    ],
+)
+def test_a_printed_reward_that_is_always_0_is_no_signal(tmp_path, line):
+    history = the_one(write(tmp_path, *(line.format(step) for step in range(1, 31))))
+    assert ("no-signal", "fatal") in [(one.check, one.level) for one in examine(history, CHECKS).findings]

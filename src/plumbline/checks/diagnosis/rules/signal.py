@@ -10,7 +10,6 @@ from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
-    FINE,
     equal_groups,
     every_step,
     learns,
@@ -42,6 +41,8 @@ NO_SIGNAL_SOLVED = 0.999
 """Of our own rewards, whose scale is known, a value above is everything from the start."""
 GRADIENT = "the gradient is zero"
 STILL = "the reward is the same number"
+PRINTED, PRINTED_ZERO = 1e-3, 0.05
+"""What printing may have changed a reward by that never varies; one that is 0 is printed as 0.0 by most."""
 NEVER = "the gradient never reaches the weights: they are frozen, or the graph is cut"
 PATIENCE = 10
 """Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other number."""
@@ -64,8 +65,9 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
         return share.steps, share.values >= 1, "all groups have equal rewards"
     if len(spread) and (mask := zeros(spread, EQUAL)).any():
         return spread.steps, mask, "all rewards are equal"
-    unsaid = not len(share) and not len(spread) and not rewards_differ(history)
-    if unsaid and len(reward) >= PATIENCE and reward.rounding <= FINE and np.ptp(reward.values) <= EQUAL:
+    unsaid = not len(share) and not (spread.values > 0).any() and not rewards_differ(history)
+    printed = PRINTED_ZERO if not reward.values.any() else PRINTED
+    if unsaid and len(reward) >= PATIENCE and reward.rounding <= printed and np.ptp(reward.values) <= EQUAL:
         return reward.steps, np.ones(len(reward), dtype=np.bool_), STILL
     return None
 
