@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.evaluation.statistics import direction, mean_interval, needed_within, paired, t_quantile
+from plumbline.evaluation.statistics import count_units_within, direction, mean_interval, paired, t_quantile
 
 Values = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -182,7 +182,7 @@ def advised(kind: Kind, units: int, each: int, margin: float, tries: int, seed: 
 
     rng = np.random.default_rng((seed, units, each))
     first = [paired(np.zeros(len(values)), values, of) for values, of in changes(units, 101, rng)]
-    number = int(np.median([needed_within(one, margin).number or math.inf for one in first]))
+    number = int(np.median([count_units_within(one, margin).number or math.inf for one in first]))
     said = [paired(np.zeros(len(v)), v, of).within <= margin for v, of in changes(number, tries, rng)]
     return number, float(np.mean(said))
 

@@ -183,7 +183,7 @@ def test_as_many_as_are_advised_rule_a_margin_out_four_times_in_five(kind, clust
         return [paired(np.zeros(units * each), one, names) for one in drawn]
 
     rng, margin = np.random.default_rng(len(kind)), {"normal": 0.04, "won or lost": 0.05, "few big losses": 0.02}[kind]
-    advised = [statistics.needed_within(one, margin) for one in changes(clusters, 41)]
+    advised = [statistics.count_units_within(one, margin) for one in changes(clusters, 41)]
     assert {one.unit for one in advised} == {"examples" if each == 1 else "clusters of 4 examples"}
     number = sorted(one.number for one in advised)[20]
     said = np.mean([one.within <= margin for one in changes(number, 400)])
@@ -200,7 +200,7 @@ def test_as_many_as_are_advised_show_a_mean_beside_a_bound_four_times_in_five(cl
     numbers = []
     for _ in range(61):
         drawn, names = values(clusters)
-        numbers.append(statistics.needed(statistics.scatter_of([drawn], [names]), 0.05).number)
+        numbers.append(statistics.count_units(statistics.scatter_of([drawn], [names]), 0.05).number)
     number, shown = sorted(numbers)[30], 0
     for _ in range(400):
         drawn, names = values(number)
@@ -213,15 +213,15 @@ def test_no_number_of_examples_of_the_same_clusters_is_advised():
     rng = np.random.default_rng(0)
     names = [str(n // 8) for n in range(64)]
     alike = paired(np.zeros(64), np.repeat(rng.normal(0, 0.12, 8), 8) + rng.normal(0, 0.1, 64), names)
-    wanted = statistics.needed_within(alike, 0.02)
-    assert (wanted.unit, wanted.is_others) == ("clusters of 8 examples", True)
+    wanted = statistics.count_units_within(alike, 0.02)
+    assert (wanted.unit, wanted.needs_other_clusters) == ("clusters of 8 examples", True)
     assert wanted.number > 100
     assert str(wanted) == f"about {wanted.number:,} clusters of 8 examples"
     several = paired(np.zeros(640), np.repeat(rng.normal(0, 0.001, 8), 80) + rng.normal(0, 0.1, 640), [*names * 10])
-    assert not statistics.needed_within(several, 0.02).is_others
-    assert statistics.needed_within(alike, 1e-5).number is None
+    assert not statistics.count_units_within(several, 0.02).needs_other_clusters
+    assert statistics.count_units_within(alike, 1e-5).number is None
     one = paired(np.zeros(5), np.full(5, 0.1))  # which scatter no one knows
-    assert statistics.needed_within(one, 0.02).number > 1000
+    assert statistics.count_units_within(one, 0.02).number > 1000
 
 
 def test_p_values_of_no_difference_are_uniform():

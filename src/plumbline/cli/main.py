@@ -370,7 +370,7 @@ def evaluate(
         limit=limit,
         replays=replays,
         model_options=model_options,
-        law=sampling_in(task),
+        recipe_sampling=sampling_in(task),
     )
     outputs = Outputs(
         evaluation=out, table=table, tables=tables, report=report, inspect=inspect, replays=replays, as_json=as_json

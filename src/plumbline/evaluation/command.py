@@ -35,7 +35,7 @@ class EvaluationSpec:
     replays: int = 0
     """Episodes that are replayed."""
     model_options: ModelOptions = field(default_factory=ModelOptions)
-    law: Mapping[str, Any] = field(default_factory=dict)
+    recipe_sampling: Mapping[str, Any] = field(default_factory=dict)
     """How an endpoint draws where its options do not say; see `evaluate_model`."""
 
 
@@ -95,7 +95,9 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
         beside = references(task, examples, spec.split, listener.working)
         evaluation = beside[spec.model]
     else:  # the model first: what is wrong with it should not take long to show
-        evaluation = evaluate_model(spec.model, task, examples, spec.split, spec.model_options, listener, spec.law)
+        evaluation = evaluate_model(
+            spec.model, task, examples, spec.split, spec.model_options, listener, spec.recipe_sampling
+        )
         beside = references(task, examples, spec.split, listener.working)
     replays = replay_episodes(task, examples, evaluation, spec.replays) if spec.replays else ()
     return EvaluationResult(evaluation=evaluation, references=beside, replays=replays, examples=examples)

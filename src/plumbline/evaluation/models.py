@@ -135,7 +135,7 @@ def evaluate_model(
     split: str,
     options: ModelOptions,
     listener: Listener,
-    law: Mapping[str, Any] | None = None,
+    recipe_sampling: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Evaluate the oracle or a control by name, else a model.
 
@@ -146,7 +146,7 @@ def evaluate_model(
         split: their name.
         options: how it is opened and decoded.
         listener: is told what makes the model slow.
-        law: how an endpoint, which has no run of its own, draws where the options do not say: a recipe's `sampling`.
+        recipe_sampling: how an endpoint, which has no run of its own, draws where the options do not say.
 
     Raises:
         DataError: the model was trained on some of these prompts.
@@ -163,7 +163,11 @@ def evaluate_model(
         from plumbline.evaluation.endpoint import Endpoint
 
         asked_for = {"temperature": 0.0 if options.greedy else options.temperature, "max_tokens": options.max_tokens}
-        given = {"temperature": 0.0, **(law or {}), **{key: one for key, one in asked_for.items() if one is not None}}
+        given = {
+            "temperature": 0.0,
+            **(recipe_sampling or {}),
+            **{key: one for key, one in asked_for.items() if one is not None},
+        }
         drawn = Sampling(**{each.name: given[each.name] for each in fields(Sampling) if each.name in given})
         drawn = drawn.as_greedy() if drawn.greedy else drawn
         under = Conditions(source=model, split=split, sampling=drawn, seed=options.seed)
@@ -232,7 +236,7 @@ def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Samplin
 
 
 def settled_keys(model: str) -> dict[str, Any]:
-    """What a recipe that goes on with a model says of it: the keys of `model` that its directory has settled."""
+    """What a recipe that begins with a model says of it: the keys of `model` that its directory has settled."""
     opened, _ = as_trained(model, ModelOptions())
     settled = opened.model_dump(exclude_defaults=True, exclude={"name", *opened.how})
     return settled if opened.family == "autoregressive" else {"family": opened.family, **settled}

@@ -259,13 +259,13 @@ def _skewed(t: float, skewness: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class UnitCount:
     """How many units would decide something, four times in five."""
 
     number: int | None
     """None: more than `MOST`."""
     unit: str
-    is_others: bool
+    needs_other_clusters: bool
     """Whether it takes other clusters: more examples of the same ones do not decide it, however many."""
 
     def __str__(self) -> str:
@@ -278,7 +278,7 @@ passed four times in five. That a mean is within a margin is two tests at 5 %, o
 """
 
 
-def shown(scatter: Scatter, units: int, levels: tuple[float, float] = BESIDE) -> float:
+def least_distance(scatter: Scatter, units: int, levels: tuple[float, float] = BESIDE) -> float:
     """How far from a bound a mean must lie for so many units to show it four times in five."""
     root = math.sqrt(scatter.units / units)
     freedom = min(1000, max(1, scatter.freedom * units // scatter.units))
@@ -286,13 +286,13 @@ def shown(scatter: Scatter, units: int, levels: tuple[float, float] = BESIDE) ->
     return (_skewed(sure, abs(scatter.skewness) * root) + mean) * scatter.error * root
 
 
-def needed(scatter: Scatter, distance: float, levels: tuple[float, float] = BESIDE) -> Needed:
+def count_units(scatter: Scatter, distance: float, levels: tuple[float, float] = BESIDE) -> UnitCount:
     """How many units show, four times in five, that a mean lies so far from a bound."""
     counted = range(scatter.units, MOST + 1)
-    at = bisect_left(counted, True, key=lambda units: shown(scatter, units, levels) <= distance)
+    at = bisect_left(counted, True, key=lambda units: least_distance(scatter, units, levels) <= distance)
     endless = replace(scatter, error=math.sqrt(max(0.0, scatter.error**2 - scatter.inside**2)))
-    is_others = scatter.units < scatter.n and shown(endless, scatter.units, levels) > distance
-    return Needed(counted[at] if at < len(counted) else None, scatter.unit, is_others)
+    needs_other_clusters = scatter.units < scatter.n and least_distance(endless, scatter.units, levels) > distance
+    return UnitCount(counted[at] if at < len(counted) else None, scatter.unit, needs_other_clusters)
 
 
 @cache
@@ -456,9 +456,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def needed_within(change: Paired, margin: float) -> Needed:
+def count_units_within(change: Paired, margin: float) -> UnitCount:
     """How many units would say, four times in five, that no difference is larger than a margin, if there is none."""
-    return needed(change.scatter, margin, WITHIN)
+    return count_units(change.scatter, margin, WITHIN)
 
 
 def detectable(difference: Interval, tests: int = 1) -> float:

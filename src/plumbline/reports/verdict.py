@@ -12,7 +12,7 @@ from typing import Literal
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import trial
-from plumbline.evaluation.statistics import needed_within
+from plumbline.evaluation.statistics import count_units_within
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Comparison, QuantityChange
 from plumbline.reports.view import Bounds, RunView, name_of
@@ -191,10 +191,10 @@ def _claim(comparison: Comparison, margin: float) -> str:
     found = f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure})"
     if reward.paired.within <= margin:
         return f"{found}: there is no difference larger than {margin:g}"
-    wanted, scatter = needed_within(reward.paired, margin), reward.paired.scatter
+    wanted, scatter = count_units_within(reward.paired, margin), reward.paired.scatter
     possible = numbers.fixed(reward.paired.within, 2)
     there = f", where there are {scatter.units}," if scatter.units < scatter.n else ""
-    others = f"; more examples of the same {scatter.units} cannot" if wanted.is_others else ""
+    others = f"; more examples of the same {scatter.units} cannot" if wanted.needs_other_clusters else ""
     return (
         f"{found}: a difference of up to {possible} is possible, and {wanted}{there} would rule out {margin:g} "
         f"four times in five, if there is none{others}"

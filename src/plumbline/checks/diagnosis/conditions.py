@@ -26,10 +26,10 @@ from plumbline.evaluation.statistics import (
     Clusters,
     Interval,
     Scatter,
-    needed,
+    count_units,
+    least_distance,
     pooled_interval,
     scatter_of,
-    shown,
 )
 from plumbline.recipe.handoff import Condition
 from plumbline.records import Evaluation, Judged
@@ -566,17 +566,19 @@ def _needed(estimate: Estimate, bound: float) -> str:
     The seeds alone, where these examples are enough; else the examples, and the seeds, too, where there are several.
     """
     distance, scatter = abs(estimate.interval.mean - bound), estimate.scatter
-    if (left := distance**2 - shown(scatter, scatter.units) ** 2) > 0:
-        seeds = needed(estimate.over_seeds, math.sqrt(left))
+    if (left := distance**2 - least_distance(scatter, scatter.units) ** 2) > 0:
+        seeds = count_units(estimate.over_seeds, math.sqrt(left))
         if seeds.number is not None:
             return f"{seeds}, where there are {estimate.seeds}, show it four times in five"
     if estimate.seeds > 1:
         distance /= math.sqrt(2)
-    wanted = needed(scatter, distance)
+    wanted = count_units(scatter, distance)
     if wanted.number is None:
         return f"it is as good as equal to {bound:g}; {wanted} decides that"
     where = "evaluation.limit, or a larger split" if estimate.unit == "examples" else "window"
     if scatter.units < scatter.n:
-        where = "a split with more clusters" + ("; more examples of the same cannot" if wanted.is_others else "")
+        where = "a split with more clusters" + (
+            "; more examples of the same cannot" if wanted.needs_other_clusters else ""
+        )
     more = " and more seeds" if estimate.seeds > 1 else ""
     return f"{wanted}{more}, where there are {scatter.units:,}, show it four times in five ({where})"

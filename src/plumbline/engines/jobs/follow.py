@@ -117,10 +117,7 @@ def refresh(job: SentJob) -> tuple[str, str]:
             if not now.over:
                 return now.status, now.message if now.status != "running" else ""
             outcome = settle(job, now, engine.log())
-        except (
-            PlumblineError,
-            OSError,
-        ) as error:  # no Ray, a file that is gone: the other jobs are listed all the same
+        except (PlumblineError, OSError) as error:  # no Ray, a file that is gone: the other jobs are listed, too
             return "unknown", one_line(error)
     return outcome.ended, outcome.why if outcome.ended != "succeeded" else ""
 

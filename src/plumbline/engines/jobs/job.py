@@ -112,9 +112,8 @@ class JobOutcome(BaseModel):
     def rewards(self) -> dict[str, float]:
         """The mean rewards, as far as they are numbers."""
         means = self.facts.get("rewards")
-        return (
-            {key: one for key, one in means.items() if isinstance(one, int | float)} if isinstance(means, dict) else {}
-        )
+        known = means.items() if isinstance(means, dict) else ()
+        return {key: mean for key, mean in known if isinstance(mean, int | float)}
 
 
 class SentJob(BaseModel):
