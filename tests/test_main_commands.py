@@ -172,6 +172,7 @@ def test_the_readmes_commands_run(plumbline, place, tmp_path, monkeypatch):
     assert [one.split()[0] for one in shown] == ["check", "audit", "init", "run"]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rewards.py").write_text(REWARDS)
+    monkeypatch.delitem(sys.modules, "rewards", raising=False)  # of another test
     monkeypatch.syspath_prepend(str(tmp_path))
     write_jsonl(tmp_path / "rows.jsonl", [{"prompt": f"What is {n} + 4?", "answer": str(n + 4)} for n in range(60)])
     rows = [{"step": step, "reward": 0.3, "reward_std": 0.2, "grad_norm": 0.1, "loss": 0.01} for step in range(1, 30)]
