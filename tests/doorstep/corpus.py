@@ -9,7 +9,7 @@ import yaml
 KINDS = ("scripts", "rows", "rewards", "logs")
 VERDICTS = ("right", "unclear", "wrong", "silently wrong")
 """right: what `answers.yaml` says. unclear: not that, but a true word about it and nothing false, such as an error that
-names what is missing, a TODO, a note in the place of a finding. wrong: something false is said, or there is a traceback.
+names what is missing, a TODO, a note in the place of a finding. wrong: something false is said, or a traceback.
 silently wrong: another result than the right one, without a word that a reader would notice."""
 
 
