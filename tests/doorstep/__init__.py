@@ -1,4 +1,4 @@
-"""What people bring to the door: scripts, rows, rewards and logs, each with its right answer, written before it was tried.
+"""What people bring to the door: scripts, rows, rewards, logs, each with its right answer, written before it was tried.
 
 The inputs of a kind are in its folder, in the form in which they come; `answers.yaml` beside them says what is right.
 The module of the same name says what Plumbline makes of each. The inputs follow public documentation and tutorials in
