@@ -341,6 +341,30 @@ def test_empty_and_opened_thoughts(finished, asked, answer, how):
     assert ("<think>" in chat.control.values()) == (how == "special")
 
 
+@pytest.mark.parametrize("how", ["text", "added"])
+@pytest.mark.parametrize("finished", ["", "<think>\n\n</think>\n\n", "<think>\n"])
+@pytest.mark.parametrize(
+    ("asked", "answer", "target"),
+    [
+        ("<think>\n", "<think>\num\n</think>\nsim", "um\n</think>\nsim"),
+        ("<think>\n", " <think>um</think>sim", "um</think>sim"),
+        ("<think>\n", "<think>\n\n</think>\n\nsim", "\n</think>\n\nsim"),
+        ("<think>", "<think>\num</think>sim", "\num</think>sim"),
+        ("<think>\n", "um\n</think>\nsim", "um\n</think>\nsim"),  # as it is sampled
+        ("", "<think>\num\n</think>\nsim", "<think>\num\n</think>\nsim"),
+    ],
+)
+def test_a_demonstration_goes_on_with_the_thought_that_the_prompt_opens(how, finished, asked, answer, target):
+    thought = ("<think>", "</think>")
+    marks = ("<|im_start|>", "<|im_end|>")
+    if finished.endswith("<think>\n") and not asked:
+        pytest.skip("no template asks for an answer without a thought and begins each finished one with it")
+    tokenizer = tokenizer_of(template=thinking(finished, asked), special=marks, added=thought if how == "added" else ())
+    chat = Chat(tokenizer)
+    shown = chat.demonstration([*USER, {"role": "assistant", "content": answer}])
+    assert tokenizer.decode(shown.tokens[len(chat.prompt(USER)) :]) == target + "<|im_end|>"
+
+
 @pytest.mark.parametrize(
     ("template", "said"),
     [

@@ -36,7 +36,7 @@ def some_rows(prefix: str, count: int, **changed: Any) -> list[Example]:
 
 
 class RowsTask:
-    """See the module; `reward: half` pays gold answers a half, `reward: all` pays every text."""
+    """See the module; `reward: half` pays gold answers a half, `all` every text, `thought` one with a thought."""
 
     name = "rows"
     form: Sequence[str] = ()
@@ -53,8 +53,9 @@ class RowsTask:
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
         words = re.findall(r"\w+", completion.casefold())
-        right = example.gold in words and len(words) < 12
-        value = {"half": right / 2, "all": 1.0}.get(self.reward, float(right))
+        right = example.gold.rpartition(">")[2] in words and len(words) < 12
+        thought = float("<think>" in completion and right)
+        value = {"half": right / 2, "all": 1.0, "thought": thought}.get(self.reward, float(right))
         return Outcome(how="text"), RUBRIC.score({"right": value})
 
     def demonstration(self, example: Example, seed: int) -> str:

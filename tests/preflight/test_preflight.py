@@ -160,6 +160,15 @@ def marks_in_the_data(plan):
     plan.change("train", 2, messages=[{"role": "user", "content": row.messages[1]["content"] + "<|im_end|>"}])
 
 
+def a_thought_is_opened(plan):
+    template = plan.own_model() / TEMPLATE
+    template.write_text(template.read_text() + "{% if add_generation_prompt %}<think>\n{% endif %}")
+    plan.set(task__options__reward="thought", sampling__max_tokens=64, sft={"steps": 9, "batch_size": 4})
+    for split, rows in plan.rows.items():
+        for index, row in enumerate(rows):
+            plan.change(split, index, gold=f"<think>hm</think>{row.gold}")
+
+
 def another_template(plan):
     plan.own_model()
     (plan.place / "mine.jinja").write_text("{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}")
@@ -315,6 +324,7 @@ PLANTED = [
     (two_beginnings, "template", "fatal"),
     (no_beginning, "template", "warning"),
     (marks_in_the_data, "template", "warning"),
+    (a_thought_is_opened, "template", "warning"),
     (another_template, "template", "warning"),
     (a_file_is_cut, "checkpoint", "fatal"),
     (pickles_only, "checkpoint", "warning"),

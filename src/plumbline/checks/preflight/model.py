@@ -1,6 +1,6 @@
 """What the model would be given, before a run: lengths against its context, its files, its tokenizer and template."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from plumbline.policies.saved import (
 from plumbline.records import Example
 from plumbline.seeds import derive
 from plumbline.storage import read_object, read_text
+from plumbline.tasks.precheck import GOLD, LIMIT, Case, judge_case
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
@@ -187,8 +188,12 @@ def _broken(what: str, folder: Path) -> Finding:
 
 # -- the prompts as the tokenizer and the template write them ----------------------------------------------------------
 
-TRIED = 20
-"""Examples of each task that are rendered."""
+TRIED, JUDGED = 20, 8
+"""Examples of each task that are rendered, and those whose gold answers are judged."""
+SHOWN = 120
+"""Characters of a target that are shown."""
+WORTH = 0.02
+"""How much less a gold answer earns without a mark that matters."""
 
 
 @check("before", name="template", quick=False)
@@ -218,6 +223,7 @@ def template(before: BeforeRun) -> Iterator[Finding]:
             yield from _begins(chat, one, prompts)
             yield from _left_out(chat, one, examples, prompts)
             yield from _control_tokens(chat, one, examples)
+            yield from _opened(chat, one, examples)
     yield from _replaced(before)
 
 
@@ -288,6 +294,49 @@ def _control_tokens(chat: "Chat", one: TaskData, examples: Sequence[Example]) ->
             samples, evidence = (example.id,), {"tokens": found[:5]}
             yield Finding("warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
             return
+
+
+def _opened(chat: "Chat", one: TaskData, examples: Sequence[Example]) -> Iterator[Finding]:
+    """A reward that wants the mark which the prompt has written already: no answer can begin with it."""
+    golds = [(example, example.gold, chat.in_thought(example.gold or "")) for example in examples[:JUDGED]]
+    tried = [(example, gold, rest) for example, gold, rest in golds if gold is not None and rest is not None]
+    if not tried or one.task.turns > 1:
+        return
+
+    def earns(texts: Iterable[tuple[Example, str]]) -> float:
+        return sum(judge_case(one.task, Case(example, GOLD, text), LIMIT).total for example, text in texts) / len(tried)
+
+    try:
+        whole, sampled = earns((e, gold) for e, gold, _ in tried), earns((e, rest) for e, _, rest in tried)
+    except PlumblineError:
+        return  # which is said of the reward
+    if sampled < whole - WORTH:
+        mark = chat.opened.strip()
+        what = f"{one.called}the prompt ends with {mark}, so that no answer begins with it: gold answers earn "
+        what += f"{whole:.3f} with the mark and {sampled:.3f} as they are sampled"
+        evidence = {"mark": mark, "whole": whole, "sampled": sampled, "n": len(tried)}
+        causes = ("a reward for the form that was written for a template without that mark",)
+        fix = f"let the reward take an answer that goes on behind {mark}, or use a template that does not write it"
+        yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix)
+
+
+def first_target(before: BeforeRun) -> str | None:
+    """What SFT teaches first, with its marks, behind the end of its prompt; None where that cannot be known."""
+    if before.recipe.sft is None or not before.exact:
+        return None
+    for one in before.tasks.values():
+        for example in one.train[:1]:
+            try:
+                answer = one.task.demonstration(example, derive(before.recipe.seed, "demonstration", example.id))
+                chat = before.chat.demonstration([*example.messages, {"role": "assistant", "content": answer}])
+            except PlumblineError:
+                return None  # which is said of the data
+            begins = chat.is_target.index(True)
+            parts = (list(chat.tokens[:begins]), list(chat.tokens[begins:]))
+            prompt, target = (str(before.chat.tokenizer.decode(ids)) for ids in parts)
+            shown = target if len(target) <= SHOWN else f"{target[:SHOWN]}..."
+            return f"{one.called}SFT's first target, behind {prompt[-30:]!r}: {shown!r}"
+    return None
 
 
 def _replaced(before: BeforeRun) -> Iterator[Finding]:

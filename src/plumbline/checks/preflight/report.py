@@ -226,6 +226,8 @@ def _looked_at(known: BeforeRun) -> Iterator[str]:
         if one.built and any(len(found) > overlap.MOST for found in one.splits.values()):
             what = f"the first {overlap.MOST:,} of each split"
         yield f"{one.called}{what} ({sizes})"
+    if (target := model.first_target(known)) is not None:
+        yield target
 
 
 def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:

@@ -95,6 +95,9 @@ class Chat:
         self.stop_ids = tuple(sorted({self.end_of_turn, *_ids_of(generation_stops, rows), *_own_stops(tokenizer)}))
         begun = finished.rpartition(ANSWER)[0]  # with a finished answer, a template may write what is before otherwise
         self._closing = self._find_closing(*(text.rpartition(QUESTION)[2] for text in (asked, begun)))
+        opened = _OPENED.search(asked)
+        self.opened = opened[0] if opened else ""
+        """The mark that opens a thought at the end of the generation prompt, with blanks behind it; else nothing."""
         self.control = self._find_control(_OPENED.sub("", asked) if self._closing else asked)
         """The control tokens' texts by id: special ones, stop tokens, and what else the template marks turns with."""
 
@@ -219,17 +222,33 @@ class Chat:
         """Ids of a chat whose last answer is the target, with the token that ends it; all before it is its prompt.
 
         Earlier answers are what the last one follows, as when it is sampled, and are no targets. Where the generation
-        prompt opens a thought, the target closes it first.
+        prompt opens a thought, the target goes on with it, or closes it where the answer has none.
 
         Raises:
             DataError: the chat does not end with an answer; see `prompt`.
         """
         if not messages or messages[-1]["role"] != "assistant":
             raise DataError("a demonstration ends with the assistant's answer")
-        prompt, said = self.prompt(messages[:-1]), messages[-1]["content"]
+        prompt, (closing, said) = self.prompt(messages[:-1]), self._goes_on(messages[-1]["content"])
         own = self._plain.ids(self._plain.hide(said)) if self.spelled(said) else self._ids(said)
-        answer = [*self._ids(self._closing), *own, self.end_of_turn]
+        answer = [*self._ids(closing), *own, self.end_of_turn]
         return Demonstration((*prompt, *answer), (False,) * len(prompt) + (True,) * len(answer))
+
+    def _goes_on(self, answer: str) -> tuple[str, str]:
+        """What closes the thought that the generation prompt opens, and the answer as it goes on from there."""
+        if (thought := self.in_thought(answer)) is not None:
+            return "", thought
+        ends = self.opened.strip().replace("<", "</")
+        goes_on = ends and ends in answer and self.opened.strip() not in answer
+        return "" if goes_on else self._closing, answer
+
+    def in_thought(self, answer: str) -> str | None:
+        """An answer that begins with a thought, as it is sampled behind a prompt that opens it; None for any other."""
+        mark, begun = self.opened.strip(), answer.lstrip()
+        if not mark or not begun.startswith(mark):
+            return None
+        rest, blanks = begun[len(mark) :], self.opened[len(mark) :]
+        return rest.removeprefix(blanks) if rest.startswith(blanks) else rest.lstrip()
 
     def ends(self) -> list[str]:
         """The stop tokens' texts."""
