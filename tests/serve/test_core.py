@@ -1,7 +1,7 @@
 """The official client against a real server, with tiny models of all four families."""
 
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import openai
@@ -261,6 +261,25 @@ def test_what_clients_send_as_a_matter_of_course_is_passed_over_and_named(client
         client, "scripted", frequency_penalty=0.3, presence_penalty=0, user="me", store=False, metadata={"job": "x"}
     )
     assert said.model_extra["plumbline"]["ignored"] == ["frequency_penalty"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "passes"),
+    [
+        ({"top_k": -1, "min_p": 0, "repetition_penalty": 1.0, "min_tokens": 0, "skip_special_tokens": True}, True),
+        ({"top_k": 0, "min_p": 0.0, "typical_p": 1, "mirostat": 0, "stop_token_ids": [], "echo": False}, True),
+        ({"repeat_penalty": None, "chat_template_kwargs": {}, "ignore_eos": False, "best_of": 1}, True),
+        ({"min_p": 0.05}, False),
+        ({"repetition_penalty": 1.1}, False),
+        ({"ignore_eos": True}, False),
+        ({"top_k": -2}, False),
+    ],
+)
+def test_settings_that_ask_for_nothing_are_passed_over(client, sent, passes):
+    part = {"type": "text", "text": "oi", "cache_control": {"type": "ephemeral"}}
+    messages = [{"role": "user", "content": [part]}]
+    with nullcontext() if passes else pytest.raises(openai.BadRequestError, match=next(iter(sent))):
+        client.chat.completions.create(model="scripted", messages=messages, extra_body=sent)
 
 
 SCHEMA = {

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -32,6 +33,19 @@ KINDS = ("(text)", "(list)")
 by_kind = Discriminator(lambda value: KINDS[isinstance(value, list)])
 
 
+NEUTRAL: Mapping[str, Any] = {
+    **dict.fromkeys(("min_p", "top_a", "tfs", "xtc_probability", "dry_multiplier", "dynatemp_range", "mirostat"), 0),
+    **dict.fromkeys(("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of"), 1),
+    **dict.fromkeys(("min_tokens", "n_probs", "prompt_logprobs", "priority"), 0),
+    **dict.fromkeys(("use_beam_search", "ignore_eos", "echo", "include_stop_str_in_output"), False),
+    **dict.fromkeys(("add_special_tokens", "continue_final_message"), False),
+    **dict.fromkeys(("skip_special_tokens", "add_generation_prompt"), True),
+    **{name: [] for name in ("stop_token_ids", "bad_words", "documents")},
+    "chat_template_kwargs": {},
+}
+"""Settings of other servers (vLLM, llama.cpp) with the value that asks for nothing; with it they are passed over."""
+
+
 class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
@@ -41,6 +55,8 @@ class TextPart(_Closed):
 
     type: Literal["text"]
     text: str
+    cache_control: dict[str, Any] | None = None
+    """Passed over: it is about the price of a prompt."""
 
 
 class ChatMessage(_Closed):
@@ -149,7 +165,8 @@ class ChatBody(_Closed):
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1024)]
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    """-1 and 0 keep all tokens."""
     steps: Annotated[int, Field(ge=1, le=4096)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -188,6 +205,13 @@ class ChatBody(_Closed):
     safety_identifier: str | None = None
     store: bool | None = None
     user: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_neutral(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        return {name: one for name, one in body.items() if name not in NEUTRAL or one not in (NEUTRAL[name], None)}
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -243,7 +267,8 @@ def askings(body: ChatBody, limits: RequestLimits) -> list[Asked]:
     ):
         if value is not None and value > most:
             raise Refusal(400, f"{name} is {value}, and this server gives at most {most}", param=name)
-    said = {"temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k, "steps": body.steps}
+    top_k = body.top_k and max(body.top_k, 0)
+    said = {"temperature": body.temperature, "top_p": body.top_p, "top_k": top_k, "steps": body.steps}
     said = {name: value for name, value in {**said, "max_tokens": longest}.items() if value is not None}
     shared: dict[str, Any] = {name: value for name, value in said.items() if name != "steps"}
     seed = body.seed if body.seed is not None else int.from_bytes(os.urandom(8), "big")
