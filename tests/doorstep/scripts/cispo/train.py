@@ -1,0 +1,24 @@
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+
+
+def contains(completions, answer, **kwargs):
+    return [float(want in text) for text, want in zip(completions, answer)]
+
+
+args = GRPOConfig(
+    output_dir="out",
+    per_device_train_batch_size=16,
+    num_generations=8,
+    max_steps=80,
+    loss_type="cispo",
+    epsilon_high=5.0,
+    num_iterations=2,
+)
+trainer = GRPOTrainer(
+    model="Qwen/Qwen3-0.6B",
+    reward_funcs=[contains],
+    args=args,
+    train_dataset=load_dataset("json", data_files="farm.jsonl", split="train"),
+)
+trainer.train()

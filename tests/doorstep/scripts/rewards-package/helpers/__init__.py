@@ -1,0 +1,3 @@
+"""Rewards."""
+
+from helpers.ends import clean_end
