@@ -46,6 +46,9 @@ FLOOR = 0.05
 """What a part may pay for any text."""
 RANGE = "task.options.range"
 """In the advice of a reward outside of its range."""
+CONTENT = "let form take away instead of pay, and measure content; or raise the limit, if it is that of the data"
+ANYWHERE = ("the gold answer is looked for anywhere in the text", "any mention of it counts, not the last one")
+AT_ONE_PLACE = "read the answer at one place, such as the last one that is marked as the answer"
 SOME, ROWS = 0.05, 50
 """Share of the rows that may pay anything before that is fatal, and how many are listed."""
 FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
@@ -96,6 +99,8 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
 def parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
+    if next(nothing_earns(seen), None) is not None:
+        return
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -123,6 +128,20 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
             what = f"the part {name} pays at least {least:.2f} for every text, for example {worst.case}"
             fix = "give 0 to an answer that has nothing of it"
             yield Finding("warning", what, check="part-floor", evidence=evidence, fix=fix)
+
+
+@check("reward", name="nothing-earns")
+def nothing_earns(seen: ScoringRunner) -> Iterator[Finding]:
+    """A reward that paid none of all texts, where no gold answer says what it should pay."""
+    likely = seen.kept.get(("likely",), ())
+    if seen.golds or not likely or any(one.score is None for one in likely) or any(one.reward for one in seen.every):
+        return
+    what = f"none of {len(seen.every)} texts earned anything, {len(likely)} of them with the values of the row's own "
+    what += "columns in usual forms"
+    causes = ("it compares a text with a number", "it reads another column", "it looks for a form that was not tried")
+    fix = "judge an answer that is right by hand, and see why it is 0; or give gold answers (task.options.gold)"
+    evidence = {"texts": len(seen.every), "likely": len(likely)}
+    yield Finding("fatal", what, evidence=evidence, samples=ids(likely), causes=causes, fix=fix)
 
 
 @check("reward", name="parts-contradict")
@@ -207,14 +226,16 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
         of = mean_interval(totals, clusters)
         worth = f"of the {seen.ceiling:.3f} that gold answers earn" if seen.golds else "where gold answers are unknown"
         what = f"the control {name} earns {of:.3f} on {split} {worth}, and should earn at most {limit:.3f}: such "
-        causes = ("form is paid for without content", "few different gold answers")
+        what += "answers will be learnt"
+        what += " (it writes all gold answers one after the other)" if name == "every-gold" else ""
+        causes = ("form is paid for without content", "few different gold answers", "an answer that suits many")
         yield Finding(
             "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
-            what + "answers will be learnt",
+            what,
             evidence={"control": name, "split": split, "reward": asdict(of), "limit": limit},
             samples=ids(sorted(verdicts, key=lambda one: -one.reward)),
-            causes=(*causes, "a verifier that only looks for one"),
-            fix="let form take away instead of pay, and measure content; or raise the limit, if it is that of the data",
+            causes=ANYWHERE if name == "every-gold" else causes,
+            fix=AT_ONE_PLACE if name == "every-gold" else CONTENT,
         )
 
 
@@ -267,10 +288,8 @@ def accepted(seen: ScoringRunner) -> Iterator[Finding]:
             continue
         what = f"{way} is paid like the gold answer, {len(paid)} of {n} times: {shown(paid[0].case.text, 160)}"
         evidence = {"way": way, "count": len(paid), "n": n}
-        causes = ("the gold answer is looked for anywhere, or its first mention counts",)
-        fix = "read the answer at one place, the last one that is marked as the answer"
         level: Level = "note" if way == NEGATED else "warning"
-        yield Finding(level, what, evidence=evidence, samples=ids(paid), causes=causes, fix=fix)
+        yield Finding(level, what, evidence=evidence, samples=ids(paid), causes=ANYWHERE, fix=AT_ONE_PLACE)
 
 
 def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]]:
@@ -486,20 +505,8 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
 
 BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, prints)
 CHECKS = (
-    form,
-    *BASIC,
-    labels,
-    oracle,
-    controls,
-    cheat,
-    parts,
-    opposed,
-    hostile,
-    anything,
-    accepted,
-    marks,
-    writings,
-    readings,
+    *(form, *BASIC, labels, oracle, nothing_earns, controls, cheat, parts, opposed),
+    *(hostile, anything, accepted, marks, writings, readings),
 )
 
 

@@ -85,8 +85,8 @@ def _json(text: str) -> Any:
 
 _TABLE = read_table(Path(__file__).parent / "writings.yaml")
 DECIMAL_COMMA, WHOLE_FLOAT = "decimal comma", "whole number as a float"
-LABEL, LINES = 120, 4
-"""Characters and line breaks of an answer that a working may lead to."""
+LABEL, INSIDE, LINES = 120, 40, 4
+"""Characters of an answer that a working may lead to, of what is inside of its marks, and its line breaks."""
 SHORT = 60
 """Characters of a few words; a longer text that is no JSON is changed around only."""
 _COMMA = re.compile(r"(?<![\d.,])\d+,\d{1,2}(?![\d,])")
@@ -152,6 +152,7 @@ NUMBERS = (17, 28, 45, 31, 52, 83)
 def is_label(gold: str) -> bool:
     """Whether an answer is a few words, a number, or one of them in marks, and no JSON, query, plan or message."""
     is_short = len(gold) <= LABEL and gold.strip("\n").count("\n") <= LINES
+    is_short = is_short and len(label_of(gold)) <= INSIDE
     return is_short and _QUERY.match(gold) is None and not isinstance(_json(gold), dict | list)
 
 
@@ -206,7 +207,8 @@ def marks_damaged(gold: str) -> Iterator[tuple[str, str]]:
         return
     last = ends[-1]
     head, _, tail = gold.rpartition(last)
-    yield "a doubled closing mark", f"{head}{last}{last}{tail}"
+    apart = "\n" if head.endswith("\n") else ""
+    yield "a doubled closing mark", head + last + apart + last + tail
     yield "no closing mark", f"{head}{tail}"
     yield "a doubled opening mark", gold.replace(last.replace("/", ""), last.replace("/", "") * 2, 1)
 
