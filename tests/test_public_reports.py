@@ -64,7 +64,18 @@ def test_a_log_is_read_as_what_it_is(plumbline, number, file, wanted, unwanted):
 
 # -- rewards -----------------------------------------------------------------------------------------------------------
 
-REWARDS = {"21": "thread", "25": "blank", "26": "every-gold", "27": "hostile", "29": "every-gold"}
+REWARDS = {
+    "21": ("accuracy", "thread"),
+    "25": ("accuracy", "blank"),
+    "26": ("accuracy", "every-gold"),
+    "27": ("accuracy", "hostile"),
+    "29": ("correct", "every-gold"),
+    "n22": ("compute_score", "tail behind"),
+    "n23c": ("correct", "working before"),
+    "n25b": ("passes", "pays-anything"),
+    "n27": ("form,rewards:correct", "doubled closing mark"),
+}
+"""The function, and what names its fault."""
 
 
 @pytest.mark.parametrize("number", REWARDS)
@@ -73,12 +84,12 @@ def test_what_is_wrong_with_a_reward_is_named(plumbline, monkeypatch, number):
     monkeypatch.syspath_prepend(folder_of(number))
     monkeypatch.delitem(sys.modules, "rewards", raising=False)
     monkeypatch.setattr(cheats, "VERDICTS", 300)
-    function = "correct" if number == "29" else "accuracy"
-    rows = ["--rows", "rows.jsonl", "--set", "task.options.gold=answer"]
-    _, out, err = plumbline("audit", f"rewards:{function}", *rows, "--json")
+    gold = "#### {ground_truth}" if number == "n22" else "answer"
+    rows = ["--rows", "rows.jsonl", "--set", f"task.options.gold={gold}"]
+    _, out, err = plumbline("audit", f"rewards:{REWARDS[number][0]}", *rows, "--json")
     assert out, err
     (audit,) = json.loads(out)["audits"].values()
-    assert any(REWARDS[number] in f"{one['check']} {one['what']}" for one in audit["findings"]), audit["findings"]
+    assert any(REWARDS[number][1] in f"{one['check']} {one['what']}" for one in audit["findings"]), audit["findings"]
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

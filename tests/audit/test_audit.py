@@ -324,6 +324,16 @@ def messages(completions, answer, **_): return right([text[0]["content"] for tex
 def exact(prompts, completions, answer, **kwargs):
     return [float(text.strip() == one) for text, one in zip(completions, answer)]
 def contains(completions, answer, **kwargs): return [float(one in text) for text, one in zip(completions, answer)]
+def first(completions, answer, **_):
+    return [float(next(iter(re.findall(r"\\d+", text)), None) == one) for text, one in zip(completions, answer)]
+def end(completions, answer, **_): return right([text[-300:] for text in completions], answer)
+def some(completions, answer, **_):
+    return [float(len(one) < 3 or score) for one, score in zip(answer, right(completions, answer))]
+def number(completions, answer, **_): return [float(last(text) == int(one)) for text, one in zip(completions, answer)]
+def form(completions, **_):
+    return [float(bool(re.fullmatch("<answer>.*</answer>", text))) for text in completions]
+def whole_form(completions, **_):
+    return [float(bool(re.fullmatch("<answer>[^<]*</answer>", text))) for text in completions]
 def strict(completions, answer, **_):
     return [float(json.loads(text) == one) for text, one in zip(completions, answer)]
 """
@@ -403,6 +413,36 @@ def test_one_cause_is_named_where_one_explains_all(users, names, gold, check, sa
     assert names != "strict" or f"users_rewards.py, line {line})" in finding["what"], "the user's, not that of json"
 
 
+@pytest.mark.parametrize(
+    ("names", "gold", "wanted", "ways"),
+    [
+        ("first", "answer", ("writing", "warning"), {"a long working before"}),
+        ("first", "answer", ("wrong-paid", "warning"), {"another answer behind the gold one"}),
+        ("end", "answer", ("writing", "warning"), {"a long tail behind"}),
+        ("some", "answer", ("pays-anything", "fatal"), {"row-3"}),
+        ("number", None, ("nothing-earns", "fatal"), set()),
+        ("right,form", "<answer>{answer}</answer>", ("marks", "warning"), {"a doubled closing mark"}),
+        ("right,whole_form", "<answer>{answer}</answer>", ("marks", None), set()),
+        ("sound", "answer", ("pays-anything", None), set()),
+        ("sound", "answer", ("writing", "note"), {"whole number as a float"}),
+    ],
+)
+def test_what_a_reward_pays_and_refuses_beside_gold_answers(users, names, gold, wanted, ways):
+    found = users(names, gold=gold)
+    levels = {(one["check"], one["level"]) for one in found["findings"]}
+    check, level = wanted
+    assert wanted in levels if level else check not in dict(levels), found["findings"]
+    shown = str([one for one in found["findings"] if one["check"] == check])
+    assert all(way in shown for way in ways), shown
+
+
+def test_the_first_lines_count_what_is_refused_and_paid_wrongly(users):
+    tried = {name: users(name, gold="answer")["misjudged"] for name in ("sound", "first")}
+    refused, paid = ([tried[name][what]["count"] for name in tried] for what in tried["first"])
+    assert refused == [24, 24]  # a whole number as a float; the first number of a working
+    assert paid == [24, 48]  # the gold answer negated, and another one behind it
+
+
 def test_a_reward_function_of_trls_signature_is_audited_with_rows(users):
     found = users("exact")["findings"]
     assert {(one["check"], one["level"]) for one in found} == {("writing", "warning")}  # it compares letter by letter
@@ -411,6 +451,7 @@ def test_a_reward_function_of_trls_signature_is_audited_with_rows(users):
 
 
 def test_what_a_verifier_prints_is_counted_and_stays_out_of_the_figures(users):
-    (finding,) = users("printing")["findings"]
+    finding, *others = users("printing")["findings"]
+    assert {(one["check"], one["level"]) for one in others} == {("wrong-paid", "note"), ("writing", "note")}
     assert (finding["check"], finding["level"]) == ("prints", "note")
     assert "first 'judging 1'" in finding["what"]

@@ -44,6 +44,7 @@ class RowsTask:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.rows, self.reward = SPLITS[options["rows"]], options.get("reward", "")
+        self.words = {row.gold.rpartition(">")[2] for rows in self.rows.values() for row in rows if row.gold}
         self.rubric = RUBRIC.identity
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -52,8 +53,10 @@ class RowsTask:
         return self.rows[split]
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
-        words = re.findall(r"\w+", completion.casefold())
-        right = example.gold.rpartition(">")[2] in words and len(words) < 12
+        gold = example.gold.rpartition(">")[2]
+        words = [word for word in re.findall(r"\w+", completion.casefold()) if word in self.words]
+        denied = re.search(rf"\b(?:não é|not) {re.escape(gold)}\b", completion) is not None
+        right = words[-1:] == [gold] and len(words) < 5 and not denied
         thought = float("<think>" in completion and right)
         value = {"half": right / 2, "all": 1.0, "thought": thought}.get(self.reward, float(right))
         return Outcome(how="text"), RUBRIC.score({"right": value})

@@ -17,11 +17,20 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.checks.audit.bench import DAMAGED, Group, ScoringRunner, TooManyTimeoutsError, mean, scored, shown
+from plumbline.checks.audit.bench import (
+    ANYTHING,
+    DAMAGED,
+    Group,
+    ScoringRunner,
+    TooManyTimeoutsError,
+    mean,
+    scored,
+    shown,
+)
 from plumbline.checks.audit.cheats import cheapest_cheat
-from plumbline.checks.audit.checks import checks_for
+from plumbline.checks.audit.checks import checks_for, misjudged
 from plumbline.checks.audit.elsewhere import elsewhere
-from plumbline.checks.audit.texts import a_few, damaged, writes_commas, writings
+from plumbline.checks.audit.texts import a_few, damaged, marks_damaged, writes_commas, writings, wrong
 from plumbline.checks.check import Examination, examine
 from plumbline.config.imports import dotted, named
 from plumbline.errors import DataError, RecipeError, RewardError
@@ -38,6 +47,8 @@ from plumbline.tasks.task import Task
 PROBED, STRUCK, POOL = 24, 4, 300
 """Examples whose gold answers are damaged and written otherwise; that hostile texts are answers to; that cheats are
 sought among."""
+NONSENSE = "}{]["
+"""Tried on every row: what pays this pays anything."""
 STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -80,6 +91,7 @@ class Audit(Examination[ScoringRunner]):
                 for name, known in seen.values().items()
             },
             "writings": seen.written(),
+            "misjudged": {what: {"count": count, "n": n} for what, (count, n) in misjudged(seen).items()},
             "cheat": cheat
             and {
                 "reward": asdict(cheat.interval),
@@ -160,6 +172,7 @@ def _judge_all(
     golds = [Case(one, GOLD, one.gold) for one in every if one.gold is not None]
     if golds:
         bench.judge("gold answers", {("gold",): golds})
+    bench.judge("one text on every row", {ANYTHING: [Case(one, "hostile text", NONSENSE) for one in every]})
     answers: dict[Group, list[Case]] = {}
     for split, examples in splits.items():
         for name, control in bench.task.controls.items():
@@ -176,9 +189,16 @@ def _judge_all(
     ]
     bench.judge("damaged gold answers", {DAMAGED: worse})
     ways: dict[Group, list[Case]] = defaultdict(list)
-    for one in golden:
-        for way, text in writings(one, "pt" if bench.commas else "en"):
+    language, known = "pt" if bench.commas else "en", [one.gold or "" for one in golden]
+    for place, one in enumerate(golden):
+        others = known[place + 1 :] + known[:place]
+        for way, text in writings(one, language, others):
             ways["writing", way].append(Case(one, f"gold answer ({way})", text))
+        different = next((other for other in others if other != one.gold), "")
+        for way, text in wrong(one, different, language):
+            ways["wrong", way].append(Case(one, way, text))
+        for way, text in marks_damaged(one.gold or ""):
+            ways["marks", way].append(Case(one, f"gold answer with {way}", text))
     bench.judge("gold answers written otherwise", ways)
 
 
@@ -212,6 +232,8 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
     seen, cheat, parts = audit.context, audit.context.cheat, audit.context.weights
     splits = ", ".join(f"{split} {count}" for split, count in audit.counts.items())
     title = Text(f"{name or seen.task.name}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a second")
+    if tried := misjudged(seen):
+        title.append("\n" + "; ".join(f"{what}: {count} of {n}" for what, (count, n) in tried.items()))
     if len(parts) > 1:
         title.append(f"\neffective weights: {', '.join(f'{part} {share:.2f}' for part, share in parts.items())}")
 

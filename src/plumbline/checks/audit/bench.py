@@ -25,7 +25,7 @@ HANGS = 3
 
 Group = tuple[str, ...]
 """What verdicts are kept by: what the texts are, such as ("gold",) or ("control", NAME, SPLIT)."""
-DAMAGED, HOSTILE = ("damaged",), ("hostile",)
+DAMAGED, HOSTILE, ANYTHING = ("damaged",), ("hostile",), ("anything",)
 
 
 class TooManyTimeoutsError(Exception):
@@ -179,10 +179,10 @@ class ScoringRunner(Context):
         """Of gold answers."""
         return self.kept.get(("gold",), ())
 
-    @property
-    def writings(self) -> Mapping[str, Sequence[CaseVerdict]]:
-        """Of gold answers written otherwise, by the way."""
-        return {group[1]: found for group, found in self.kept.items() if group[0] == "writing"}
+    def ways(self, what: str) -> Mapping[str, Sequence[CaseVerdict]]:
+        """By the way in which they were made: "writing" of gold answers written otherwise, "wrong" of wrong answers
+        that name the gold one, "marks" of gold answers whose marks are damaged."""
+        return {group[1]: found for group, found in self.kept.items() if group[0] == what}
 
     @property
     def controls(self) -> Mapping[str, Mapping[str, Sequence[CaseVerdict]]]:
@@ -249,7 +249,7 @@ class ScoringRunner(Context):
         mean total under each reading, where the task has readings."""
         whole = {one.case.example.id: one.reward for one in self.golds if one.reward}
         found = {}
-        for way, verdicts in self.writings.items():
+        for way, verdicts in self.ways("writing").items():
             scores = [(whole.get(one.case.example.id), one.score) for one in verdicts if one.score is not None]
             shares = [1 - score.total / gold for gold, score in scores if gold is not None]
             if shares:

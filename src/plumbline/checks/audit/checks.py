@@ -1,5 +1,6 @@
 """The checks of an audit: functions from what was judged to findings."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -8,9 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.audit.bench import DAMAGED, HOSTILE, LIMIT, CaseVerdict, ScoringRunner, ids, mean, scored, shown
+from plumbline.checks.audit.bench import (
+    ANYTHING,
+    DAMAGED,
+    HOSTILE,
+    LIMIT,
+    CaseVerdict,
+    ScoringRunner,
+    ids,
+    mean,
+    scored,
+    shown,
+)
 from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
-from plumbline.checks.audit.texts import DECIMAL_COMMA
+from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.evaluation.statistics import mean_interval, surely_over
 
@@ -34,6 +46,13 @@ FLOOR = 0.05
 """What a part may pay for any text."""
 RANGE = "task.options.range"
 """In the advice of a reward outside of its range."""
+CONTENT = "let form take away instead of pay, and measure content; or raise the limit, if it is that of the data"
+ANYWHERE = ("the gold answer is looked for anywhere in the text", "any mention of it counts, not the last one")
+AT_ONE_PLACE = "read the answer at one place, such as the last one that is marked as the answer"
+SOME, ROWS = 0.05, 50
+"""Share of the rows that may pay anything before that is fatal, and how many are listed."""
+FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
+"""Names of parts that pay for form."""
 SLOW, TIMES = 2.0, 50
 """Seconds, and times the median, that a verdict on a hostile text may take."""
 
@@ -80,6 +99,8 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
 def parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
+    if next(nothing_earns(seen), None) is not None:
+        return
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -107,6 +128,20 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
             what = f"the part {name} pays at least {least:.2f} for every text, for example {worst.case}"
             fix = "give 0 to an answer that has nothing of it"
             yield Finding("warning", what, check="part-floor", evidence=evidence, fix=fix)
+
+
+@check("reward", name="nothing-earns")
+def nothing_earns(seen: ScoringRunner) -> Iterator[Finding]:
+    """A reward that paid none of all texts, where no gold answer says what it should pay."""
+    likely = seen.kept.get(("likely",), ())
+    if seen.golds or not likely or any(one.score is None for one in likely) or any(one.reward for one in seen.every):
+        return
+    what = f"none of {len(seen.every)} texts earned anything, {len(likely)} of them with the values of the row's own "
+    what += "columns in usual forms"
+    causes = ("it compares a text with a number", "it reads another column", "it looks for a form that was not tried")
+    fix = "judge an answer that is right by hand, and see why it is 0; or give gold answers (task.options.gold)"
+    evidence = {"texts": len(seen.every), "likely": len(likely)}
+    yield Finding("fatal", what, evidence=evidence, samples=ids(likely), causes=causes, fix=fix)
 
 
 @check("reward", name="parts-contradict")
@@ -191,14 +226,16 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
         of = mean_interval(totals, clusters)
         worth = f"of the {seen.ceiling:.3f} that gold answers earn" if seen.golds else "where gold answers are unknown"
         what = f"the control {name} earns {of:.3f} on {split} {worth}, and should earn at most {limit:.3f}: such "
-        causes = ("form is paid for without content", "few different gold answers")
+        what += "answers will be learnt"
+        what += " (it writes all gold answers one after the other)" if name == "every-gold" else ""
+        causes = ("form is paid for without content", "few different gold answers", "an answer that suits many")
         yield Finding(
             "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
-            what + "answers will be learnt",
+            what,
             evidence={"control": name, "split": split, "reward": asdict(of), "limit": limit},
             samples=ids(sorted(verdicts, key=lambda one: -one.reward)),
-            causes=(*causes, "a verifier that only looks for one"),
-            fix="let form take away instead of pay, and measure content; or raise the limit, if it is that of the data",
+            causes=ANYWHERE if name == "every-gold" else causes,
+            fix=AT_ONE_PLACE if name == "every-gold" else CONTENT,
         )
 
 
@@ -220,6 +257,95 @@ def hostile(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
+@check("reward", name="pays-anything")
+def anything(seen: ScoringRunner) -> Iterator[Finding]:
+    """Rows that pay a blank answer or nonsense, where others do not."""
+    golds = {one.case.example.id: one.reward for one in seen.golds}
+    tried = [*seen.kept.get(ANYTHING, ()), *(one for found in seen.controls.get("blank", {}).values() for one in found)]
+    paid: dict[str, CaseVerdict] = {}
+    for verdict in tried:
+        example, gold = verdict.case.example, golds.get(verdict.case.example.id, 1.0)
+        right = (example.gold is not None and not example.gold.strip()) or gold < EARNS
+        if not right and verdict.reward >= AS_GOOD * gold:
+            paid.setdefault(example.id, verdict)
+    rows = {verdict.case.example.id for verdict in tried}
+    if paid and len(paid) <= AS_GOOD * len(rows):
+        worst = next(iter(paid.values()))
+        what = f"{len(paid)} of {len(rows)} rows pay a blank answer or nonsense in full, and the others do not: "
+        what += f"{worst.case} earns {worst.reward:.3f}"
+        evidence = {"rows": list(paid)[:ROWS], "count": len(paid), "n": len(rows)}
+        causes = ("a row without tests, or whose gold answer is empty or cannot be read",)
+        fix = "give these rows what they lack, or leave them out; a missing gold answer should raise, not pay"
+        level: Level = "fatal" if len(paid) > SOME * len(rows) else "warning"
+        yield Finding(level, what, evidence=evidence, samples=tuple(paid)[:5], causes=causes, fix=fix)
+
+
+@check("reward", name="wrong-paid")
+def accepted(seen: ScoringRunner) -> Iterator[Finding]:
+    """Wrong answers that name the gold one and are paid like it."""
+    for way, (paid, n) in wrongly_paid(seen).items():
+        if len(paid) <= LOSES * n:
+            continue
+        what = f"{way} is paid like the gold answer, {len(paid)} of {n} times: {shown(paid[0].case.text, 160)}"
+        evidence = {"way": way, "count": len(paid), "n": n}
+        level: Level = "note" if way == NEGATED else "warning"
+        yield Finding(level, what, evidence=evidence, samples=ids(paid), causes=ANYWHERE, fix=AT_ONE_PLACE)
+
+
+def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]]:
+    """Of each way to name the gold answer in a wrong one: those that earn more than halfway from what the wrong answer
+    by itself earns to what gold earns, and how many were tried."""
+    golds = {one.case.example.id: one.reward for one in seen.golds}
+    ways = dict(seen.ways("wrong"))
+    alone = {one.case.example.id: one.reward for one in ways.pop(OTHER, ())}
+    found = {}
+    for way, verdicts in ways.items():
+        tried = [(one, alone.get(key, 0.0), golds.get(key, 0.0)) for one in verdicts for key in [one.case.example.id]]
+        tried = [(one, low, high) for one, low, high in tried if high - low > EARNS]
+        found[way] = [one for one, low, high in tried if one.reward > low + HIGH * (high - low) + EXACT], len(tried)
+    return {way: pair for way, pair in found.items() if pair[1]}
+
+
+def misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
+    """False rejects and false accepts, each with how many texts were tried: right answers written otherwise that lose
+    more than `LOSES`, and wrong answers and nonsense that are paid like gold ones."""
+    golds = {one.case.example.id: one.reward for one in seen.golds}
+    right = [(one, golds.get(one.case.example.id, 0.0)) for found in seen.ways("writing").values() for one in found]
+    right = [(one, gold) for one, gold in right if gold]
+    wrong = wrongly_paid(seen).values()
+    nonsense = [(one, golds.get(one.case.example.id, 0.0)) for one in seen.kept.get(ANYTHING, ())]
+    nonsense = [(one, gold) for one, gold in nonsense if gold > EARNS]
+    refused = sum(one.reward < (1 - LOSES) * gold - EXACT for one, gold in right)
+    paid = sum(len(found) for found, _ in wrong) + sum(one.reward >= AS_GOOD * gold for one, gold in nonsense)
+    table = {"right answers refused": (refused, len(right))}
+    table["wrong answers paid"] = (paid, sum(n for _, n in wrong) + len(nonsense))
+    return {what: pair for what, pair in table.items() if pair[1]}
+
+
+@check("reward", name="marks")
+def marks(seen: ScoringRunner) -> Iterator[Finding]:
+    """A part that is called form and pays damaged marks in full."""
+    golds = {one.case.example.id: one.score.parts for one in seen.golds if one.score is not None}
+    names = sorted({name for parts in golds.values() for name in parts if FORM.search(name)})
+    blind: dict[str, list[tuple[str, CaseVerdict]]] = defaultdict(list)
+    for way, verdicts in seen.ways("marks").items():
+        for name in names:
+            pairs = [(one, golds.get(one.case.example.id, {}).get(name)) for one in verdicts]
+            tried = [(one, (one.score.parts.get(name) or 0.0) - gold) for one, gold in pairs if one.score and gold]
+            paid = [one for one, more in tried if more >= -EXACT]
+            if tried and len(paid) > HIGH * len(tried):
+                blind[name].append((way, paid[0]))
+    for name, found in blind.items():
+        what = f"the part {name} pays {' and '.join(way for way, _ in found)} like a whole form: "
+        what += shown(found[0][1].case.text, 120)
+        evidence = {"part": name, "ways": [way for way, _ in found]}
+        causes = ("a pattern that looks for the marks and does not count them",)
+        fix = "count each mark once, and let no mark stand inside of another"
+        yield Finding(
+            "warning", what, evidence=evidence, samples=ids([one for _, one in found]), causes=causes, fix=fix
+        )
+
+
 @check("reward", name="writing")
 def writings(seen: ScoringRunner) -> Iterator[Finding]:
     """Ways to write the gold value that lose too much."""
@@ -227,6 +353,7 @@ def writings(seen: ScoringRunner) -> Iterator[Finding]:
     lost = {way: found["loss"] for way, found in ways.items() if found["loss"] > LOSES + EXACT}
     if not lost:
         return
+    minor = lost.keys() <= {WHOLE_FLOAT}
     comma = seen.commas and lost.get(DECIMAL_COMMA, 0.0) > HIGH
     named = ", ".join(f"{way} {loss:.0%}" for way, loss in sorted(lost.items(), key=lambda item: -item[1]))
     worst = DECIMAL_COMMA if comma else max(lost, key=lambda way: lost[way])
@@ -234,8 +361,8 @@ def writings(seen: ScoringRunner) -> Iterator[Finding]:
     causes = ("a strict parser", "texts compared letter by letter")
     fix = "read leniently (plumbline.tasks.text has lenient_json.read_json and numbers.read_number), and let form "
     fix += "take away a share of its own; or ask for the form in the prompt, if it matters"
-    level: Level = "fatal" if comma else "warning"
-    yield Finding(level, what, evidence=ways, samples=ids(seen.writings[worst]), causes=causes, fix=fix)
+    level: Level = "fatal" if comma else "note" if minor else "warning"
+    yield Finding(level, what, evidence=ways, samples=ids(seen.ways("writing")[worst]), causes=causes, fix=fix)
 
 
 @check("reward", name="readings")
@@ -377,7 +504,10 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
 
 
 BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, prints)
-CHECKS = (form, *BASIC, labels, oracle, controls, cheat, parts, opposed, hostile, writings, readings)
+CHECKS = (
+    *(form, *BASIC, labels, oracle, nothing_earns, controls, cheat, parts, opposed),
+    *(hostile, anything, accepted, marks, writings, readings),
+)
 
 
 def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:

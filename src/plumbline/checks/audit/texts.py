@@ -84,7 +84,9 @@ def _json(text: str) -> Any:
 # -- written otherwise -------------------------------------------------------------------------------------------------
 
 _TABLE = read_table(Path(__file__).parent / "writings.yaml")
-DECIMAL_COMMA = "decimal comma"
+DECIMAL_COMMA, WHOLE_FLOAT = "decimal comma", "whole number as a float"
+LABEL, INSIDE, LINES = 120, 40, 4
+"""Characters of an answer that a working may lead to, of what is inside of its marks, and its line breaks."""
 SHORT = 60
 """Characters of a few words; a longer text that is no JSON is changed around only."""
 _COMMA = re.compile(r"(?<![\d.,])\d+,\d{1,2}(?![\d,])")
@@ -92,12 +94,13 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _CODE = re.compile(r"[=();{}<>\[\]]")
 
 
-def writings(example: Example, language: str) -> Iterator[tuple[str, str]]:
+def writings(example: Example, language: str, others: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """The name of each way and the text; nothing where there is no gold answer, or where a way changes nothing.
 
     Args:
         example: with a gold answer.
         language: of the words around it: "pt" or "en".
+        others: gold answers to other examples, whose labels a working may name.
     """
     gold = example.gold
     if not gold:
@@ -112,6 +115,9 @@ def writings(example: Example, language: str) -> Iterator[tuple[str, str]]:
     if "```" not in gold:
         ways.append(("fence", f"```{'json' if value is not None else ''}\n{gold}\n```"))
     ways.append(("prose around", f"{prose['before']}\n\n{gold}\n\n{prose['after']}"))
+    if is_label(gold):
+        ways.append(("a long working before", behind(gold, _working(gold, others, prose))))
+        ways.append(("a long tail behind", f"{gold}\n\n{prose['tail']}"))
     if few_words:
         ways += [("quotes around", f'"{gold}"'), ("curly quotes around", f"“{gold}”")]
     if value is not None:
@@ -121,6 +127,7 @@ def writings(example: Example, language: str) -> Iterator[tuple[str, str]]:
         written, percent = _brazilian(number), "%" in prompt or "porcent" in prompt.lower()
         numbers = (
             (DECIMAL_COMMA, isinstance(number, float), str(number).replace(".", ",")),
+            (WHOLE_FLOAT, isinstance(number, int), f"{number}.0"),
             ("thousands points", abs(number) >= 1000, written),
             ("R$", "R$" in prompt, f"R$ {written}"),
             ("percent sign", percent, f"{written}%"),
@@ -133,6 +140,77 @@ def writings(example: Example, language: str) -> Iterator[tuple[str, str]]:
             ("full stop", gold if gold.endswith(".") else f"{gold}."),
         ]
     yield from ((name, text) for name, text in ways if text != gold)
+
+
+_EMPTY_THOUGHT = re.compile(r"\s*<(?P<name>\w+)>(?P<thought>\s*)</(?P=name)>")
+_TAG = re.compile(r"</?\w+>")
+_QUERY = re.compile(r"\s*(?:select|with|insert|update|delete|create|def|import|class)\b", re.IGNORECASE)
+NUMBERS = (17, 28, 45, 31, 52, 83)
+"""Of a working; the first three that are not in the answer."""
+
+
+def is_label(gold: str) -> bool:
+    """Whether an answer is a few words, a number, or one of them in marks, and no JSON, query, plan or message."""
+    is_short = len(gold) <= LABEL and gold.strip("\n").count("\n") <= LINES
+    is_short = is_short and len(label_of(gold)) <= INSIDE
+    return is_short and _QUERY.match(gold) is None and not isinstance(_json(gold), dict | list)
+
+
+def label_of(gold: str) -> str:
+    """An answer without the thought and the marks around it."""
+    text = _EMPTY_THOUGHT.sub("", gold)
+    inside = [text] if (boxed := re.fullmatch(r"\s*\\boxed\{(.*)\}\s*", text, re.DOTALL)) is None else [boxed[1]]
+    return _TAG.sub("", inside[0]).removeprefix("####").strip()
+
+
+def behind(gold: str, words: str) -> str:
+    """An answer behind words, or with them in its thought where that is empty."""
+    if (thought := _EMPTY_THOUGHT.match(gold)) is None:
+        return f"{words}\n\n{gold}"
+    return f"{gold[: thought.start('thought')]}\n{words}\n{gold[thought.end('thought') :]}"
+
+
+def _working(gold: str, others: Sequence[str], prose: Mapping[str, str]) -> str:
+    own = label_of(gold)
+    numbers = [number for number in NUMBERS if str(number) not in gold][:3]
+    labels = [label for label in dict.fromkeys(map(label_of, others)) if label and label.casefold() != own.casefold()]
+    known = [label for label in labels if own.casefold() not in label.casefold()][:2]
+    words = prose["working"].format(*numbers)
+    return f"{words} {prose['others'].format(prose['or'].join(known))}" if known else words
+
+
+def wrong(example: Example, other: str, language: str) -> Iterator[tuple[str, str]]:
+    """Wrong answers that name the right one: the name of each way and the text; nothing where none is sure to be wrong.
+
+    Args:
+        example: with a gold answer.
+        other: the gold answer to another example.
+        language: of the words around them.
+    """
+    gold = example.gold or ""
+    own, theirs = label_of(gold).casefold(), label_of(other).casefold()
+    if not own or not theirs or own in theirs or theirs in own or not (is_label(gold) and is_label(other)):
+        return
+    prose = _TABLE["prose"][language]
+    yield OTHER, other
+    yield "another answer behind the gold one", behind(other, prose["dropped"].format(label_of(gold)))
+    yield NEGATED, prose["not"].format(label_of(gold))
+
+
+OTHER, NEGATED = "another answer", "the gold answer negated"
+
+
+def marks_damaged(gold: str) -> Iterator[tuple[str, str]]:
+    """A gold answer whose XML marks are damaged: the name of each way and the text."""
+    ends = re.findall(r"</\w+>", gold)
+    if not ends:
+        return
+    last = ends[-1]
+    head, _, tail = gold.rpartition(last)
+    apart = "\n" if head.endswith("\n") else ""
+    yield "a doubled closing mark", head + last + apart + last + tail
+    yield "no closing mark", f"{head}{tail}"
+    yield "a doubled opening mark", gold.replace(last.replace("/", ""), last.replace("/", "") * 2, 1)
 
 
 def writes_commas(examples: Sequence[Example]) -> bool:
