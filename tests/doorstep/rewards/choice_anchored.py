@@ -2,8 +2,8 @@ import re
 
 
 def letter(text):
-    found = re.findall(r"(?i:answer)\s*:\s*\W{0,3}([A-D])\b", text)
-    return found[-1] if found else None
+    found = re.findall(r"answer\s*:\s*\W{0,3}([A-D])\b", text, re.IGNORECASE)
+    return found[-1].upper() if found else None
 
 
 def choice_reward(completions, answer, **kwargs):

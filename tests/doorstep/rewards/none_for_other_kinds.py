@@ -13,6 +13,6 @@ def math_reward(completions, answer, kind, **kwargs):
 def choice_reward(completions, answer, kind, **kwargs):
     out = []
     for c, a, k in zip(completions, answer, kind):
-        found = re.findall(r"(?i:answer)\s*:\s*\W{0,3}([A-D])\b", c)
-        out.append(None if k != "choice" else float(bool(found) and found[-1] == a[-1]))
+        found = re.findall(r"answer\s*:\s*\W{0,3}([A-D])\b", c, re.IGNORECASE)
+        out.append(None if k != "choice" else float(bool(found) and found[-1].upper() == a[-1]))
     return out
