@@ -44,6 +44,8 @@ LOGS = [
     ("19", "logging.jsonl", {"no-signal": "equal"}, []),
     ("20", "trainer_state.json", {"gap": "old weights"}, []),
     ("20b", "trainer_state.json", {"kl|gap": "sample"}, []),
+    ("n06", "trainer_state.json", {}, ["random weights"]),
+    ("n11", "metrics.jsonl", {"gap": "by 5."}, []),
 ]
 
 

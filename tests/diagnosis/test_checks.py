@@ -332,6 +332,16 @@ def test_a_mean_of_steps_is_no_longest_completion():
     assert said(replace(cut, series=fifth)) == []
 
 
+def test_a_mean_over_batches_is_no_longest_completion_unless_most_are_cut():
+    def means(share):
+        longest = {"length_max": lambda v, p: 150.375 + 20 * np.sin(70 * p)}
+        return healthy(truncated=lambda v, p: v + share, **longest)
+
+    assert said(means(0.2)) == []
+    assert said(means(0.75)) == [("truncation", "warning")]
+    assert "second end-of-text" in notes(means(0.75))["truncation"].causes[0]
+
+
 def test_how_bad_depends_on_what_followed():
     spikes = healthy(kl=lambda v, p: np.where(np.arange(len(p)) % 31 == 7, 300.0, v))
     assert said(spikes) == [("kl", "warning")]

@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules.gold import is_right
-from tests.diagnosis.test_more_checks import drawn, plain, stored, without
+from tests.diagnosis.test_more_checks import drawn, log, notes, plain, stored, without
 
 
 @pytest.mark.parametrize(
@@ -168,3 +168,10 @@ def test_completions_of_an_evaluation_are_none_of_training(tmp_path, second, nam
     assert (len(history.samples), len(history.evaluated)) == (3 - evaluated, evaluated)
     (elsewhere,) = read_histories(tmp_path / "trainer_state.json", folder)
     assert (len(elsewhere.samples), len(elsewhere.evaluated)) == (3 - evaluated, evaluated)
+
+
+def test_a_reward_of_0_follows_from_right_answers_that_are_not_paid():
+    samples = drawn(lambda place, n, copy: commas(2)(n, copy), reward=lambda *_: 0.0)
+    known = [replace(one, gold=f"{one.prompt.split()[-1]}.5") for one in samples]
+    found = notes(replace(log({"reward": 0.0, "zero_std": 1.0}), samples=known))
+    assert (found["gold-unpaid"], found["no-signal"]) == ("fatal", "note")

@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.checks.check import examine
+from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import Final, History, Sample, Series
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.answers import languages
 from plumbline.records import Headline, Judged
 from plumbline.reports.findings import as_values, shown
+from plumbline.reports.findings import said as findings_said
 from tests.diagnosis.test_checks import STEPS, healthy, said, with_series
 from tests.reports.building import RL, SFT, Level, evaluation, references
 
@@ -427,6 +428,7 @@ JUMPS = {
     "reward": lambda noise, p, at: 0.5 - 0.25 * (at >= 120) + noise(0.03),
     "length": lambda noise, p, at: 400 + 200 * (at >= 120) + noise(20),
 }
+FLAT_KL = lambda noise, p, at: 7e-4 * (1 + 0.2 * np.sin(at))  # noqa: E731 - of a policy that goes nowhere
 QUICK = {
     "reward": lambda noise, p, at: 0.2 + 0.6 / (1 + np.exp((80 - at) / 4)) + noise(0.03),
     "length": lambda noise, p, at: 400 - 200 / (1 + np.exp((80 - at) / 4)) + noise(20),
@@ -538,6 +540,74 @@ SHAPES = {
         {"length": "warning.*more for it.*in the loss"},
         "length is paid",
     ),
+    "all of a longer answer is there": (
+        {"length": lambda noise, p, at: 200 + 1500 * p**2 + noise(20), "truncated": 0.0},
+        {"length": "warning"},
+        "no longer learnt",
+    ),
+    "the KL costs too much": ({}, {"no-rise": "warning.*KL term outweighs.* 5 "}, "too small"),
+    "the loss is the KL": (
+        {"kl": FLAT_KL, "loss": lambda noise, p, at: 5 * FLAT_KL(None, p, at)},
+        {"no-rise": "warning.*5 times the KL"},
+        "too small",
+    ),
+    "the KL is taken back": (
+        {"kl": lambda noise, p, at: 0.008 * np.exp(-2 * p)},
+        {"no-rise": "warning.*from 0.006 back to 0.002"},
+        "too small",
+    ),
+    "a usual KL": ({"kl": FLAT_KL}, {"no-rise": "warning.*too small"}, "outweighs"),
+    "a low rate": ({"rate": 5e-7}, {"no-rise": "warning.*5.0e-07: usual"}, "adapter is"),
+    "a low rate that moves the KL": (
+        {"rate": 5e-7, "kl": lambda noise, p, at: 0.05 * p},
+        {"no-rise": "warning"},
+        "usual",
+    ),
+    "a low rate that turns the policy": (
+        {"rate": 5e-6, "kl": None, "kl_update": 0.15},
+        {"no-rise": "warning"},
+        "if an adapter",
+    ),
+    "a low rate that clips": ({"rate": 5e-7, "clip": 0.05}, {"no-rise": "warning"}, "a rate of"),
+    "no answer ends": (
+        {"ends": 0.0, "rate": 5e-6, "kl": None, "kl_sum": lambda noise, p, at: 6.8 * p},
+        {"truncation": "warning.*100%", "no-rise": "note.*follows from truncation"},
+        "if an adapter",
+    ),
+    "no answer ends, and it learns": ({"ends": 0.0, **ROSE}, {"truncation": "note.*100%"}, "fatal"),
+    "some answers end": ({"ends": 3.0, **ROSE}, {}, "truncation"),
+    "a KL of answers below 0": ({"kl": None, "kl_sum": -6.0, **ROSE}, {"kl": "warning.*-6.*another law"}, "fatal"),
+    "a KL of answers around 0": ({"kl": None, "kl_sum": lambda noise, p, at: noise(0.3), **ROSE}, {}, "negative"),
+    "a KL before any update": ({"kl": lambda noise, p, at: 19 + noise(1)}, {"kl": "fatal.*dropout"}, "learning rate"),
+    "a KL before any update, that explodes": (
+        {"kl": lambda noise, p, at: 1440 * np.exp(7 * p)},
+        {"kl": "fatal.*at step 1.*dropout.*learning rate"},
+        "templates or weights",
+    ),
+    "a KL that explodes": (
+        {"kl": lambda noise, p, at: 0.01 * np.exp(12 * p)},
+        {"kl": "fatal.*learning rate"},
+        "dropout",
+    ),
+    "a loss that is a sum": (
+        {"loss": lambda noise, p, at: 10 - 5 * p, "eval/loss": lambda noise, p, at: 2.5 - 1.3 * p},
+        {},
+        "untrained",
+    ),
+    "random weights": (
+        {"loss": lambda noise, p, at: 10 - 7 * p, "eval/loss": lambda noise, p, at: 9.9 - 7 * p},
+        {"untrained": "note.*10.0"},
+        "warning",
+    ),
+    "a part of weight 0 is not outweighed": (
+        {
+            "part/gains": lambda noise, p, at: 0.2 + 0.4 * p + noise(0.01),
+            "part/costs": lambda noise, p, at: 0.8 - 0.4 * p + noise(0.01),
+            "part/unpaid": lambda noise, p, at: 0.7 - 0.5 * p + noise(0.01),
+        },
+        {"parts-oppose": "part costs.*outweighed"},
+        "part unpaid",
+    ),
     "it stands still": ({"rate": 1e-6}, {"no-rise": "warning.*did not rise.*adapter"}, "follows"),
     "it stands still for a while": ({}, {"no-rise": "note"}, "warning"),
     "a short run": ({}, {}, "no-rise"),
@@ -555,6 +625,9 @@ MORE = {
     "a warmup of an adapter": {"settings": {**LORA, "rl.optimiser.learning_rate": 2e-5}},
     "it stands still for a while": {"steps": 60},
     "a short run": {"steps": 24},
+    "the KL costs too much": {"settings": {"rl.beta": 5.0}},
+    "a loss that is a sum": {"kind": "sft"},
+    "random weights": {"kind": "sft"},
 }
 """Of what those logs are otherwise: kind, settings, steps of rounding."""
 
@@ -562,13 +635,135 @@ MORE = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_cause_that_a_series_refutes_is_not_said(name):
     over, wanted, unwanted = SHAPES[name]
-    findings = examine(log(over, **MORE.get(name, {})), CHECKS).findings
+    history = log(over, **MORE.get(name, {}))
+    if parts := history.names("part/") if "weight 0" in name else []:  # all of them but the last are the reward
+        paid = sum(history[f"part/{one}"].values for one in parts[:-1])
+        history = replace(history, series=history.series | {"reward": replace(history["reward"], values=paid)})
+    findings = examine(history, CHECKS).findings
     lines = [" ".join((one.level, one.what, *one.causes, one.check)) for one in findings]
     for check, words in wanted.items():
         assert any(re.search(words, line) for line in lines if line.endswith(f" {check}")), lines
     assert not [line for line in lines if re.search(unwanted, line)], lines
     worse = {one.check for one in findings if one.level != "note"}
     assert worse <= {*wanted, "reward-falls"}, lines
+
+
+def only(check, history):
+    (found,) = [one for one in examine(history, CHECKS).findings if one.check == check]
+    return found
+
+
+def grows(first, last):
+    return lambda noise, p, at: np.clip(first + (last - first) * p + noise(0.02), 0, 1)
+
+
+def of_length(sign):
+    """Completions of 40 steps that grow; the longer of a group earn more, less, or neither."""
+    words = drawn(lambda place, n, copy: f"{n} " + "word " * (10 + 4 * copy + int(20 * place)))
+    dice = np.random.default_rng(0)
+    return [replace(one, reward=sign * len(one.text) / 400 + 0.05 * dice.random()) for one in words]
+
+
+@pytest.mark.parametrize(
+    ("over", "samples", "cause", "raised"),
+    [
+        ({"truncated": grows(0.3, 1.0), "length": lambda noise, p, at: 200 + 300 * p, **ROSE}, [], "length", False),
+        ({"truncated": grows(0.2, 0.8), **ROSE}, of_length(1), "length", False),
+        ({"truncated": 0.95, **ROSE}, of_length(1), "length", False),  # as where it was paid from the first row on
+        ({"truncated": grows(0.2, 0.8)}, [], "nothing pays", False),
+        ({"truncated": 0.95}, [], "limit", True),
+        ({"truncated": 0.95, "length": lambda noise, p, at: 200 + 300 * p, **ROSE}, of_length(-1), "limit", True),
+    ],
+)
+@pytest.mark.parametrize("steps", [200, 12])
+def test_a_limit_is_not_raised_where_length_is_paid(over, samples, cause, raised, steps):
+    found = only("truncation", replace(log(over, settings={"sampling.max_tokens": 48}, steps=steps), samples=samples))
+    assert cause in found.causes[0]
+    assert found.change == ({"sampling.max_tokens": 96} if raised else {})
+    assert ("raise the limit" in found.fix, "here 48" in found.fix) == (raised, raised)
+
+
+def one_text(place, number, copy):
+    return "so we" if place > 0.2 else plain(place, number, copy)
+
+
+@pytest.mark.parametrize(
+    ("over", "text", "levels"),
+    [
+        # Cut from the first step on, and nothing was ever earned: no answer was seen whole.
+        ({"truncated": 1.0}, one_text, {"truncation": "fatal", "no-signal": "note", "degenerate-output": "note"}),
+        ({"truncated": 0.85}, plain, {"truncation": "fatal", "no-signal": "note"}),
+        ({"truncated": 0.5}, plain, {"truncation": "warning", "no-signal": "fatal"}),
+        ({"truncated": grows(0.2, 1.0)}, one_text, {"truncation": "fatal", "no-signal": "fatal"}),
+        ({"truncated": 1.0, "reward": 0.5}, plain, {"truncation": "fatal", "no-signal": "fatal"}),
+        (
+            {**ROSE, "part/right": 0.0, "part/form": grows(0.1, 0.6)},
+            one_text,
+            {"dead-part": "warning", "degenerate-output": "note"},
+        ),
+        (ROSE, one_text, {"degenerate-output": "fatal"}),
+    ],
+)
+def test_what_follows_from_another_finding_is_a_note(over, text, levels):
+    silent = (
+        {} if "reward" in over and callable(over["reward"]) else {"reward": 0.0, "reward_std": 0.0, "zero_std": 1.0}
+    )
+    history = replace(log(silent | over), samples=drawn(text, reward=lambda *_: 0.0))
+    found = {one.check: one for one in examine(history, CHECKS).findings}
+    assert {name: found[name].level for name in levels} == levels
+    cause = next(iter(levels))
+    for name, level in levels.items():
+        assert (found[name].follows, found[name].change, found[name].shown) == (
+            ((cause,) if level == "note" else ()),
+            found[name].change if level != "note" else {},
+            False,
+        )
+
+
+@pytest.mark.parametrize(
+    ("over", "text", "cause"),
+    [
+        (ROSE, one_text, "cheat"),
+        ({}, one_text, "nothing that is paid"),
+        ({}, lambda place, number, copy: "so we " * 40 + f"{number} {copy}", "template"),
+        ({"entropy": lambda noise, p, at: 0.5 + 4 * p}, one_text, "broke"),
+        ({"kl": lambda noise, p, at: 5 * p}, one_text, "broke"),
+    ],
+)
+def test_broken_weights_need_evidence(over, text, cause):
+    found = only("degenerate-output", replace(log(over), samples=drawn(text, reward=lambda *_: 0.1)))
+    assert [cause in one for one in found.causes] == [True]
+    assert "for example 'so we" in found.what
+
+
+@pytest.mark.parametrize(
+    ("over", "steps", "name", "seen"),
+    [
+        ({"kl": 3e-5}, 60, "no-rise", True),
+        ({"rate": 9e-7, "reward": lambda noise, p, at: 0.4 + noise(0.2)}, 60, "no-rise", True),
+        ({"reward": lambda noise, p, at: 0.4 + noise(0.2)}, 60, "no-rise", False),  # few answers a step, and no more
+        ({"kl": 0.61}, 60, "kl", True),
+        ({"kl": 0.61, **ROSE}, 60, "kl", False),
+    ],
+)
+def test_a_note_that_says_why_nothing_rose_is_in_the_normal_output(over, steps, name, seen):
+    history = log(over, steps=steps)
+    assert (only(name, history).level, only(name, history).shown) == ("note", seen)
+    printed = [str(line) for line in shown([examine(history, CHECKS)], verbose=False)]
+    assert any(line.startswith("note: ") and f"({name})" in line for line in printed) == seen
+
+
+def test_what_follows_is_said_under_its_cause():
+    made = [("a", "fatal", ()), ("b", "warning", ()), ("d", "note", ("c",)), ("c", "note", ("a",)), ("e", "note", ())]
+    findings = [Finding(check=name, level=level, what="", follows=follows) for name, level, follows in made]
+    for verbose, names in ((True, "adcbe"), (False, "ab")):
+        lines = list(map(str, findings_said(findings, (), {}, ours=True, verbose=verbose)))
+        assert "".join(line[-2] for line in lines[: len(names)]) == names
+
+
+def test_both_ends_of_a_completion_are_quoted():
+    history = replace(log({"reward": 0.0, "zero_std": 1.0}), samples=drawn(lambda *_: "a" * 300 + " is 42"))
+    assert re.search(r"for example 'a+ \.\.\. a+ is 42'", only("no-signal", history).what)
 
 
 def test_a_log_that_begins_late_does_not_show_that_nothing_rose():

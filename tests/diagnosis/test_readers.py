@@ -653,7 +653,7 @@ OTHERWISE = {
     "step": lambda run: run["reward"].steps,
     "mixed": lambda run: 1 - run["zero_std"].values,
     "whole": lambda run: 1 - run["truncated"].values,
-    "ratio": lambda run: 1 + run["gap"].values,
+    "ratio": lambda run: np.exp(run["gap"].values),
     "std": lambda run: 0.2 + run["clip"].values,
     "ppo_kl": lambda run: 30 * run["kl"].values,
 }
@@ -716,7 +716,7 @@ def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
     history = read(tmp_path)
     assert set(history["reward"].values) == {0.4}
     assert history["truncated"].values == pytest.approx([0.1] * 29)
-    assert history["gap"].values == pytest.approx([0.02] * 29)
+    assert history["gap"].values == pytest.approx([math.log(1.02)] * 29)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,10 @@ class Finding:
     """Which part, task or evaluation it is of, where a check looks at several."""
     change: Mapping[str, Any] = field(default_factory=dict)
     """What to change in the recipe, by key, where that is known."""
+    follows: tuple[str, ...] = ()
+    """Checks whose findings, fatal or not, explain this one; after an examination those that were found."""
+    shown: bool = False
+    """A note that stands in the normal output, too: it may be why the reward did not rise."""
 
 
 class MissingDataError(Exception):
@@ -88,8 +92,6 @@ class Check(Generic[C]):
     """Checks whose findings follow from a fatal one of this check: they are notes then."""
     unless: Callable[[C], bool] = lambda _: False
     """Where the context shows that nothing follows."""
-    follows: tuple[str, ...] = ()
-    """Checks whose findings, fatal or not, explain what this one finds."""
     stops: Callable[[Any, int], bool] = lambda context, since: context.last_step - since >= 10
     """Whether a run that goes on is to be stopped by a fatal finding that every look has had since a step: one that
     stood for ten steps is not a transient."""
@@ -161,15 +163,17 @@ def _explained(findings: Sequence[Finding], checks: Sequence[Check[C]], context:
     """The findings, what follows from another one as a note: a reader should begin with the cause."""
     fatal = {finding.check for finding in findings if finding.level == "fatal"}
     causes = [check_ for check_ in reversed(checks) if check_.name in fatal and not check_.unless(context)]
-    because = {name: check_.name for check_ in causes for name in check_.explains}
+    because = {name: (check_.name,) for check_ in causes for name in check_.explains}
     worse = {finding.check for finding in findings if finding.level != "note"}
-    because |= {check_.name: name for check_ in checks for name in reversed(check_.follows) if name in worse}
-    return [
-        replace(finding, level="note", causes=(f"it follows from {because[finding.check]}",), fix="")
-        if finding.check in because
-        else finding
-        for finding in findings
-    ]
+    explained = []
+    for finding in findings:
+        follows = tuple(name for name in finding.follows if name in worse) or because.get(finding.check, ())
+        finding = replace(finding, follows=follows)
+        if follows:
+            said = (f"it follows from {follows[0]}",)
+            finding = replace(finding, level="note", causes=said, fix="", change={}, shown=False)
+        explained.append(finding)
+    return explained
 
 
 def missing_data(not_run: Mapping[str, Sequence[str]]) -> str:

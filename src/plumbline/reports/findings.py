@@ -48,17 +48,24 @@ def said(
     """Findings, and what was found clear or could not be looked at.
 
     Args:
-        findings: the worst first.
+        findings: the worst first; what follows from one is said under it.
         clear: checks that found nothing.
         not_run: see `Examination`.
         ours: whether there is a recipe that a change can be made in.
         verbose: see `shown`.
         logs: see `History`.
     """
-    hidden = 0 if verbose else sum(finding.level == "note" for finding in findings)
-    for finding in findings[: len(findings) - hidden]:  # notes are the last
+    places = {finding.check: at for at, finding in enumerate(findings)}
+
+    def under(finding: Finding) -> int:
+        causes = [findings[places[name]] for name in finding.follows[:1] if name in places]
+        return under(causes[0]) if causes else places[finding.check]
+
+    told = [finding for finding in findings if verbose or finding.shown or finding.level != "note"]
+    told.sort(key=under)
+    for finding in told:
         yield text_of(finding, ours=ours)
-    yield Text(counted(findings, clear, not_run) + (" (-v shows notes)" if hidden else ""))
+    yield Text(counted(findings, clear, not_run) + (" (-v shows notes)" if len(told) < len(findings) else ""))
     if more := more_checks(not_run, logs):
         yield Text("; ".join(more), style="dim")
     if not_run and verbose:

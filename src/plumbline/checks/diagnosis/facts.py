@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.outcome import outcome
-from plumbline.checks.diagnosis.trends import ends_of, finite, trend
+from plumbline.checks.diagnosis.trends import ends_of, finite, moves, trend
 
 Refutes = Callable[[History], bool]
 EQUAL = 1e-6
@@ -112,6 +112,74 @@ def rises(history: History) -> bool:
         or (found is not None and found.better is True)
         or (len(values) >= 12 and ends_of(values)[2] > RISES)
     )
+
+
+CUT = 0.8
+"""Share of cut answers from which on next to none was seen whole."""
+
+
+def cut_from_start(history: History) -> bool:
+    """Whether the limit cut nearly all answers from the first step on."""
+    values = finite(history["truncated"].values)
+    return len(values) > 0 and min(float(values.mean()), float(values[:WINDOW].mean())) > CUT
+
+
+SHIFTED, TURNED, CLIPPED = 0.01, 1e-3, 1e-3
+"""Nats a token that the policy went from its reference, and that an update turned it by; the share of terms clipped."""
+
+
+def shifted(history: History) -> bool:
+    """Whether the learning rate is seen to move the policy: its KL grew, updates have one of their own, or the entropy
+    moves. Before the first update a KL is that of another reference.
+    """
+    kl, total = history["kl"], history["kl_sum"]
+    grew = [level(one) - (one.values[0] if len(one) and one.steps[0] <= 1 else 0.0) for one in (kl, total)]
+    return (
+        grew[0] > SHIFTED
+        or grew[1] > 1
+        or level(history["kl_update"]) > TURNED
+        or level(history["clip"]) > CLIPPED
+        or moves(history["entropy"].values)
+    )
+
+
+PULL = 0.5
+"""What a nat of KL costs, five times what is usual at most (0.001 to 0.1)."""
+ALIKE, OFF = 0.5, 0.2
+"""How the loss must follow a KL that is most of it: their correlation, and how far single values are off."""
+BACK = 2.0
+"""Times what it is in the last third, that a KL is in the first where a penalty takes the policy back."""
+
+
+def held(history: History) -> str:
+    """What shows that the KL term keeps the policy at its reference whatever the reward says; empty for nothing.
+
+    Its coefficient, as it was set or as the loss over the KL has it; or a KL that falls again.
+    """
+    beta, kl, loss = history.settings.get("rl.beta"), history["kl"], history["loss"]
+    both = np.isfinite(kl.values) & (kl.values > 0) & np.isin(kl.steps, loss.steps)
+    x, y = kl.values[both], loss.values[np.isin(loss.steps, kl.steps[both])]
+    if shifted(history) or len(x) < WINDOW or len(x) != len(y):
+        return ""
+    ratio, third = float(np.median(y / x)), len(x) // 3
+    if isinstance(beta, int | float):
+        return f"a nat of it costs {beta:g} (rl.beta), usual are 0.001 to 0.1" if beta > PULL else ""
+    near = ratio > PULL and float(np.median(np.abs(y - ratio * x))) < OFF * float(np.median(np.abs(y)))
+    if near and np.ptp(x) > 0 and np.corrcoef(x, y)[0, 1] > ALIKE:
+        return f"the loss is {ratio:.2g} times the KL (rl.beta), usual are 0.001 to 0.1"
+    first, last = float(np.median(x[:third])), float(np.median(x[-third:]))
+    return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)" if first > BACK * last else ""
+
+
+def quoted(samples: Sequence[Sample]) -> str:
+    """One of the user's own completions, both ends of a long one: `, for example '...'`; empty where all are blank."""
+    text = next((text for one in samples if (text := one.text.strip())), "")
+    short = text if len(text) <= QUOTED else f"{text[: QUOTED // 2]} ... {text[-QUOTED // 2 :]}"
+    return f", for example {short!r}" if text else ""
+
+
+QUOTED = 100
+"""Characters of it."""
 
 
 def zeros(series: Series, tiny: float) -> NDArray[np.bool_]:

@@ -10,6 +10,8 @@ Names of series, each with a value a logged step:
     entropy                 nats a token
     kl, clip, ratio_mean, ratio_min, ratio_max, gap, gap_max    to the reference; share clipped; importance ratios;
                             mean absolute difference in nats of a choice's log-probability between sampler and scorer
+    kl_sum, kl_update       the KL of a whole answer; of the policy to itself before the update
+    ends                    how many answers of a step end by themselves
     gap_kl                  KL divergence between sampler and scorer in nats a token, by whatever estimator was logged
     loss, gradient, rate, epoch, accuracy    the gradient's norm before clipping, the learning rate
     signal, noise           in the squared norm of a step's gradient

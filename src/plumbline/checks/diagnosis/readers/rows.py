@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,8 @@ class _Ours(NamedTuple):
     name: str
     rank: int
     """Of two names for one of ours the lower is read."""
-    times: float
+    times: float | Literal["ln"]
+    """What theirs is multiplied by; ln takes its logarithm instead."""
     plus: float
 
 
@@ -169,7 +170,11 @@ def collect_series(
             steps, values = [at for at, one in zip(steps, known, strict=True) if one], values[known]
             if not steps:
                 continue
-        if scale is not None and (scale.times, scale.plus) != (1, 0):
+        if scale is None:
+            pass
+        elif isinstance(scale.times, str):
+            values = np.log(np.maximum(values, 1e-9))
+        elif (scale.times, scale.plus) != (1, 0):
             values, rounding = values * scale.times + scale.plus, rounding * abs(scale.times)
         series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding)
     return series

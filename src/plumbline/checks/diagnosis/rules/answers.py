@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import likely
-from plumbline.checks.diagnosis.history import History, Sample
+from plumbline.checks.diagnosis.facts import cut_from_start, level, likely, quoted, rises
+from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.trends import finite, trend
 from plumbline.config.overrides import read_own
 from plumbline.runs.evaluations import REFERENCE
@@ -20,6 +20,8 @@ from plumbline.runs.evaluations import REFERENCE
 LENGTH_TIMES = 3.0
 SHORT = 0.2
 LENGTH_ENOUGH = 20
+ENDING = 0.01
+"""Share of cut answers, under which ends are still drawn."""
 
 
 @rule("length", needs=("length",))
@@ -45,9 +47,9 @@ def find_length(history: History) -> Iterator[Finding]:
             evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
             causes=likely(
                 history,
-                ("length is paid", lambda run: not paid(run)),
+                ("length is paid", lambda run: not _pays_length(run)),
                 "wrong answers are charged less a token the longer they are (length in the loss)",
-                "the end of the text is no longer learnt",
+                ("the end of the text is no longer learnt", lambda run: level(run["truncated"]) < ENDING),
             ),
             fix="charge length, or use a loss with a constant denominator",
         )
@@ -60,12 +62,6 @@ def find_length(history: History) -> Iterator[Finding]:
             causes=("short answers earn as much: a cheat", "an end of text that is drawn too early"),
             fix="look at the shortest completions and their rewards",
         )
-
-
-def paid(history: History) -> bool:
-    """Whether length may be what is paid: the reward or a part of it rises with it."""
-    names = ("reward", *(f"part/{name}" for name in history.names("part/")))
-    return any(trend(history[name].values).t > 2 for name in names)
 
 
 STRONG = 0.8
@@ -125,13 +121,13 @@ def _lengths(samples: Sequence[Sample]) -> np.ndarray:
     return finite(np.array([len(one.text) for one in samples], dtype=np.float64))
 
 
-TRUNCATION_MOST, TRUNCATION_SOME = 0.9, 0.3
+TRUNCATION_MOST, OFTEN, TRUNCATION_SOME = 0.9, 0.7, 0.3
 WINDOW = 10
 
 
 @rule(
     "truncation",
-    needs=("truncated",),
+    needs=("truncated|ends",),
     stops=lambda history, since: stood(30)(history, since) and trend(history["truncated"].values).t > -2,
 )
 def find_truncation(history: History) -> Iterator[Finding]:
@@ -139,12 +135,15 @@ def find_truncation(history: History) -> Iterator[Finding]:
 
     Of the last window; and marks of completions that count as cut and are not.
     """
-    series = history["truncated"]
-    last = series.last(WINDOW).values
-    last = last[np.isfinite(last)]
-    if len(last) < 3:
+    series, ends = history["truncated"], history["ends"]
+    counted = not len(series)
+    if counted:  # how many answers end, of an unknown number: none at all says enough
+        series = Series(ends.steps, (ends.values == 0) * 1.0)
+    width = min(WINDOW, max(3, len(series) // 2))
+    last = finite(series.last(width).values)
+    if len(last) < 3 or (counted and len(series) < WINDOW):
         return
-    share, first = float(last.mean()), float(np.nanmean(series.values[:WINDOW]))
+    share, first = float(last.mean()), float(np.nanmean(series.values[:width]))
     longest = _longest(history)
     ceiling = history.settings.get("sampling.max_tokens")
     shorter = len(longest) >= 5 and share > 0.05 and _under(longest, ceiling)
@@ -159,26 +158,46 @@ def find_truncation(history: History) -> Iterator[Finding]:
             fix="give the trainer every id that ends a text (generation_config.eos_token_id)",
         )
     elif share >= TRUNCATION_SOME:
-        rose = share > first + 0.2
+        rose, by_length = share > first + 0.2, _pays_length(history)
         learns = not rose and _rises(history)
+        most = share >= TRUNCATION_MOST or (cut_from_start(history) and not history["reward"].values.any())
+        fed = rose or by_length
+        cut = [one for one in history.samples if one.truncated] or history.samples
+        known = ceiling or (longest.max() if len(longest) and np.ptp(longest) == 0 else None)
+        here = f", here {known:g}" if isinstance(known, int | float) else ""
         yield Finding(
             level=("warning" if learns else "fatal")
-            if share >= TRUNCATION_MOST and len(series) >= 5
+            if most and len(series) >= 5 and not counted
             else "note"
             if learns
             else "warning",
             what=f"{share:.0%} of the completions of the last {len(last)} logged steps are cut by the limit"
-            + (f"; at first {first:.0%} were" if rose else "; the reward rises all the same" if learns else ""),
+            + (f"; at first {first:.0%} were" if rose else "; the reward rises all the same" if learns else "")
+            + quoted(cut[::-1]),
             since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
             evidence={"share": round(share, 3), "at first": round(first, 3), "limit": ceiling},
-            causes=likely(
-                history, ("length is paid, or not charged", lambda run: not paid(run)), "the end is never drawn"
-            )
+            causes=("length is paid, or not charged",)
+            if by_length
+            else ("the end is no longer drawn: nothing pays for it",)
             if rose
             else ("the limit is too low for this task", "the model never learnt to end: no SFT, or a wrong template"),
-            fix="raise the limit, or show answers that end in SFT",
-            change={"sampling.max_tokens": 2 * ceiling} if isinstance(ceiling, int) else {},
+            fix="stop paying for length, and charge answers that are cut: a higher limit would only feed it"
+            if fed
+            else f"raise the limit (sampling.max_tokens{here}), or show answers that end in SFT",
+            change={"sampling.max_tokens": 2 * ceiling} if isinstance(ceiling, int) and not fed else {},
         )
+
+
+LONGER = 0.3
+"""The correlation within groups, from which on longer answers earn more."""
+
+
+def _pays_length(history: History) -> bool:
+    """Whether longer answers earn more: by completions of a group, else where both rise."""
+    if known := _correlation(history.samples):
+        return known > LONGER
+    rewards = ("reward", *(f"part/{name}" for name in history.names("part/")))
+    return all(any(trend(history[one].values).t > 2 for one in of) for of in (rewards, ("length", "truncated")))
 
 
 def _rises(history: History) -> bool:
@@ -200,9 +219,9 @@ def _longest(history: History) -> np.ndarray:
     series, longest = history["truncated"].last(WINDOW), history["length_max"]
     every = int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
     sure = series.steps[series.values > 1 - 1 / max(every, 1)]
-    found = longest.values[np.isin(longest.steps, sure)]
-    # A length of half a token is a mean over batches, of which some had no answer at the limit.
-    return found[found == np.round(found)]
+    # A length of half a token is a mean over batches, of which some had no answer at the limit, unless most are cut.
+    often = np.isin(longest.steps, series.steps[series.values > OFTEN])
+    return longest.values[np.isin(longest.steps, sure) & (often | (longest.values == np.round(longest.values)))]
 
 
 def _under(longest: np.ndarray, ceiling: object) -> bool:
@@ -214,6 +233,8 @@ def _under(longest: np.ndarray, ceiling: object) -> bool:
 
 DEGENERATE_OUTPUT_MANY, DEGENERATE_OUTPUT_MOST = 0.2, 0.5
 EQUAL = 0.01
+RAN_AWAY, SPIKE = 1.0, 100.0
+"""Nats of KL, and times the usual gradient, that weights which still hold together do not have."""
 LONG, FEW = 60, 0.2
 """Rows of four words, and the share of different ones: each comes five times and more. Tables have over half."""
 DEGENERATE_OUTPUT_LOOKED_AT = 2000
@@ -232,38 +253,66 @@ def find_degenerate_output(history: History) -> Iterator[Finding]:
     last = last[-max(16, len(last) // 2) :]
     if len(last) < 8:
         return
-    kinds = {
-        "empty": [one for one in last if not one.text.strip()],
-        "one piece of text over and over": [
-            one for one in last if _REPEATED.search(one.text[:4000]) or _loops(one.text[:4000])
-        ],
-    }
-    for what, found in kinds.items():
-        share = len(found) / len(last)
+    for about, like in KINDS.items():
+        share = sum(map(like, last)) / len(last)
         if share >= DEGENERATE_OUTPUT_MANY:
-            yield _finding(what, f"{share:.0%} of the last {len(last)} completions are {what}", share, found)
+            yield _finding(history, last, about, like, f"{share:.0%} of the last {len(last)} completions are {about}")
     if (same := _same(last)) is not None:
-        share, found = same
-        what = "one text, whatever the prompt"
-        yield _finding(what, f"{share:.0%} of the last completions are {what}", share, found)
+        what = f"{sum(map(same, last)) / len(last):.0%} of the last completions are {ONE_TEXT}"
+        yield _finding(history, last, ONE_TEXT, same, what)
 
 
-def _finding(about: str, what: str, share: float, found: Sequence[Sample]) -> Finding:
+ONE_TEXT = "one text, whatever the prompt"
+KINDS: dict[str, Callable[[Sample], bool]] = {
+    "empty": lambda one: not one.text.strip(),
+    "one piece of text over and over": lambda one: bool(_REPEATED.search(one.text[:4000])) or _loops(one.text[:4000]),
+}
+
+
+def _finding(
+    history: History, last: Sequence[Sample], about: str, like: Callable[[Sample], bool], what: str
+) -> Finding:
+    found, early = list(filter(like, last)), history.samples[: max(16, len(history.samples) // 10)]
+    share = len(found) / len(last)
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
+    cheat, broken = len(rewarded) > len(found) / 2 or rises(history), _broken(history)
+    at_first = sum(map(like, early)) > share / 2 * len(early)
+    dead = [name for name in history.names("part/") if not history[f"part/{name}"].values.any()]
     return Finding(
         level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
-        what=what + (f", for example {found[0].text.strip()[:40]!r}" if found[0].text.strip() else ""),
+        what=what + quoted(found),
         since=found[0].step,
         evidence={"share": round(share, 3), "of these rewarded above .5": len(rewarded)},
         samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
         about=about,
-        causes=("a cheat that the reward pays",)
-        if len(rewarded) > len(found) / 2
-        else (
-            "weights that broke (too high a rate, NaN, wrong dtype)",
-            "a prompt template that the model does not know",
+        causes=likely(
+            history,
+            ("a cheat that the reward pays", lambda _: not cheat),
+            ("weights that broke (too high a rate, NaN, wrong dtype)", lambda _: cheat or not broken),
+            (
+                "a prompt template that the model does not know, or weights that were loaded in part",
+                lambda _: cheat or broken or not at_first,
+            ),
+            ("nothing that is paid tells these answers from better ones", lambda _: cheat or broken or at_first),
         ),
         fix="read these completions; go back to a checkpoint before them",
+        follows=(("truncation",) if cut_from_start(history) else ()) + (("dead-part",) if dead else ())
+        if about == ONE_TEXT
+        else (),
+    )
+
+
+def _broken(history: History) -> bool:
+    """Whether the figures of training show that weights were damaged: none that is finite, a KL or an entropy that ran
+    away, gradients far above the usual, or a reward that falls.
+    """
+    gradient, entropy = np.abs(history["gradient"].values), finite(history["entropy"].values)
+    return (
+        any(not np.isfinite(history[name].values).all() for name in ("loss", "gradient", "reward", "kl", "entropy"))
+        or level(history["kl"]) > RAN_AWAY
+        or (len(entropy) > 0 and level(history["entropy"]) > entropy[0] + 1)
+        or bool((gradient > SPIKE * max(1.0, float(np.median(gradient)))).any() if len(gradient) else False)
+        or trend(history["reward"].values).t < -2
     )
 
 
@@ -274,8 +323,8 @@ def _loops(text: str) -> bool:
     return len(rows) >= LONG and len(set(rows)) < FEW * len(rows)
 
 
-def _same(last: Sequence[Sample]) -> tuple[float, list[Sample]] | None:
-    """The most frequent text, where it answers many different prompts and is no answer to them.
+def _same(last: Sequence[Sample]) -> Callable[[Sample], bool] | None:
+    """Whether one is the most frequent text, where that answers many different prompts and is no answer to them.
 
     Many prompts may have one right answer: it earns much with some and little with others. One that earns the same with
     all of them was not written for any.
@@ -287,7 +336,7 @@ def _same(last: Sequence[Sample]) -> tuple[float, list[Sample]] | None:
     if prompts < 8 or not text or count / len(last) < DEGENERATE_OUTPUT_MANY or answered < max(5, 0.3 * prompts):
         return None
     earned = [one.reward for one in found if one.reward is not None]
-    return (count / len(last), found) if not earned or max(earned) - min(earned) < EQUAL else None
+    return (lambda one: one.text.strip() == text) if not earned or max(earned) - min(earned) < EQUAL else None
 
 
 IDENTICAL_SAMPLES_MOST = 0.6
@@ -370,7 +419,7 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
         yield Finding(
             level="fatal" if share >= WRONG_LANGUAGE_MANY and against == "gold answers" else "warning",
             what=f"{share:.0%} of the last {len(found)} completions are in {names.most_common(1)[0][0]}, wholly or in "
-            f"part; {against} are in {', '.join(sorted(expected))}",
+            f"part; {against} are in {', '.join(sorted(expected))}{quoted(wrong)}",
             since=wrong[0].step,
             evidence={"share": round(share, 3), **names},
             samples=tuple(dict.fromkeys(one.prompt[:80] for one in wrong[:3])),
@@ -437,7 +486,7 @@ def find_goes_on(history: History) -> Iterator[Finding]:
     share = len(found) / len(last)
     yield Finding(
         level="warning",
-        what=f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a text",
+        what=f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a text{quoted(found)}",
         since=found[0].step,
         evidence={"share": round(share, 3)},
         samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import level, likely, top
+from plumbline.checks.diagnosis.facts import held, level, likely, shifted, top
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
 from plumbline.checks.diagnosis.rules.policy import pairs
@@ -400,25 +400,26 @@ LATE, SEEN = 5, 0.1
 """Distances between logged steps, and share of all steps, before the first logged one: what came before is unseen."""
 
 
-@rule(
-    "no-rise",
-    needs=("reward",),
-    live=False,
-    follows=(
-        *("no-signal", "rate-exhausted", "small-updates", "gap", "kl", "loss-zero", "reward-falls", "truncation"),
-        *("zero-variance-groups", "dead-part", "parts-oppose", "entropy", "length", "degenerate-output"),
-        *("identical-samples", "gradient-spikes", "mostly-noise", "clip-idle", "lost-reward", "parser", "references"),
-        *("unjudged", "outage", "prompts", "goes-on", "wrong-language", "jump", "untrained", "gain", "not-finite"),
-    ),
+EXPLAIN = (
+    *("no-signal", "rate-exhausted", "small-updates", "gap", "kl", "loss-zero", "reward-falls", "truncation"),
+    *("zero-variance-groups", "dead-part", "parts-oppose", "entropy", "length", "degenerate-output"),
+    *("identical-samples", "gradient-spikes", "mostly-noise", "clip-idle", "lost-reward", "parser", "references"),
+    *("unjudged", "outage", "prompts", "goes-on", "wrong-language", "jump", "untrained", "gain", "not-finite"),
 )
+"""Checks whose findings say why a reward did not rise."""
+
+
+@rule("no-rise", needs=("reward",), live=False)
 def find_no_rise(history: History) -> Iterator[Finding]:
     """The reward did not rise, and no other finding says why: what the figures make likely.
 
     Causes are ranked by what is sure; evaluations that rise refute it.
     """
     came = outcome(history)
-    if came is None or came.better is not False or came.change.n < SHORT or came.change.mean > came.matters:
-        return  # and a rise that noise alone leaves open is none that fails
+    if came is None or came.better is not False or came.change.n < SHORT:
+        return
+    if came.change.mean > came.matters and not held(history):
+        return  # a rise that noise alone leaves open is none that fails
     highest = top(history)
     if highest is not None and max(came.first, came.last) > NO_RISE_TOP * highest:
         return
@@ -430,7 +431,9 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     flat = came.change.high < MATTERS * scale and not near
     steps = history["reward"].steps
     late = bool(steps[0] > max(LATE * np.median(np.diff(steps)), SEEN * steps[-1]))
-    causes = tuple(_no_rise_causes(history, came))
+    causes = tuple(_causes_seen(history))
+    seen = bool(causes)
+    causes = (*causes, *_causes_possible(history, came))
     if late:
         causes = (f"the log begins at step {steps[0]}: a rise before it is not seen", *causes)
     yield Finding(
@@ -441,25 +444,36 @@ def find_no_rise(history: History) -> Iterator[Finding]:
         causes=(("little is left to gain, if 1 is the most that can be earned",) if near else ()) + causes
         or ("few answers a step for the signal there is", "a reward that better answers do not raise"),
         fix="change what the first cause names, and nothing else; then score twenty answers by hand",
+        follows=EXPLAIN,
+        shown=not (late or near) and (flat or seen),
     )
 
 
-def _no_rise_causes(history: History, came: RewardOutcome) -> Iterator[str]:
+def _causes_seen(history: History) -> Iterator[str]:
+    """What the log shows, the surest first."""
     highest, share, cut = highest_rate(history), level(history["zero_std"]), level(history["truncated"])
-    kl = finite(history["kl"].values)
-    yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate(history))
-    if len(kl) and 0 < abs(level(history["kl"])) < STILL:
-        yield f"updates that are too small: the KL to the reference is {level(history['kl']):.1g} nats at the end"
+    if why := held(history):
+        yield f"the KL term outweighs the reward: {why}"
+    elif not shifted(history):
+        yield from (f"{cause}: the rate is {highest:.1e}" for cause in adapter_rate(history))
+        if 0 < abs(level(history["kl"])) < STILL:
+            yield f"updates that are too small: the KL to the reference is {level(history['kl']):.1g} nats at the end"
+        if highest < FULL[0] and not adapter_rate(history):
+            usual = f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
+            yield f"a rate of {highest:.1e}: usual are {usual}"
     if share > 0.5:
         yield f"{share:.0%} of the groups have equal rewards and teach nothing"
     if cut > 0.3:
         yield f"{cut:.0%} of the answers are cut by the limit"
+
+
+def _causes_possible(history: History, came: RewardOutcome) -> Iterator[str]:
+    """What may be so in sound runs, too."""
+    highest = highest_rate(history)
     noise = noise_of_mean(finite(history["reward"].values), 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
         yield f"few answers a step: its mean reward scatters by {noise:.2g}"
-    if highest < FULL[0] and not adapter_rate(history):
-        yield f"a rate of {highest:.1e}: usual are {FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
-    elif highest < ADAPTERS[0] and "model.lora.rank" not in history.settings:
+    if FULL[0] <= highest < ADAPTERS[0] and "model.lora.rank" not in history.settings and not shifted(history):
         yield f"a rate of {highest:.1e}, which is too low if an adapter is trained ({ADAPTERS[0]:.0e} and more)"
 
 

@@ -29,7 +29,7 @@ _SAID = re.compile(r"\b(?:answer|resposta)(?: is| é|:| :)+ ?(.{1,400})$", re.IG
 _UNIT = re.compile(r"(.*\d) ?([a-zµ°²³/]{1,12})", re.IGNORECASE)
 
 
-@rule("gold-unpaid", needs=("golds",), live=False)
+@rule("gold-unpaid", needs=("golds",), live=False, explains=("no-signal", "dead-part"))
 def find_gold_unpaid(history: History) -> Iterator[Finding]:
     """Answers that are the gold answer, read as they are meant, and earn nothing: a reader of answers rejects them.
 

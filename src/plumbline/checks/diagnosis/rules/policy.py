@@ -8,7 +8,8 @@ import numpy as np
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
 from plumbline.checks.diagnosis.facts import agree, level, likely, rises, zeros
-from plumbline.checks.diagnosis.history import Final, History
+from plumbline.checks.diagnosis.history import Final, History, Series
+from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, trend
 from plumbline.evaluation.comparison import among
 
@@ -28,7 +29,7 @@ SAMPLED = ("reward", "length", "entropy", "truncated")
 
 @rule(
     "kl",
-    needs=("kl",),
+    needs=("kl|kl_sum",),
     stops=lambda history, since: stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE),
 )
 def find_kl(history: History) -> Iterator[Finding]:
@@ -40,7 +41,9 @@ def find_kl(history: History) -> Iterator[Finding]:
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
     if not len(values):
+        yield from _below(history["kl_sum"], BELOW, " of an answer")
         return
+    began = steps[0] <= 1 and values[0] > APART
     beta = history.settings.get("rl.beta")
     middle = float(np.median(values))
     high = values > HUGE
@@ -49,11 +52,19 @@ def find_kl(history: History) -> Iterator[Finding]:
         yield Finding(
             level="fatal" if lasts else "warning",
             what=f"the KL to the reference goes up to {values.max():.3g} nats"
-            + ("" if lasts else f" in {int(high.sum())} of {len(values)} logged steps, and back"),
+            + ("" if lasts else f" in {int(high.sum())} of {len(values)} logged steps, and back")
+            + (f"; it is {values[0]:.3g} at step {steps[0]}, before the policy can have moved" if began else ""),
             since=int(steps[high][0]),
             evidence={"highest": float(values.max()), "median": middle},
-            causes=("too high a learning rate", "policy and reference are read by different templates or weights"),
-            fix="go back to a checkpoint before that step; lower the learning rate or raise rl.beta",
+            causes=likely(
+                history,
+                *((one, lambda _: not began) for one in TWO_MODELS),
+                ("too high a learning rate", lambda _: began and values.max() < GROWN * values[0]),
+                ("policy and reference are read by different templates or weights", lambda _: began),
+            ),
+            fix=ONE_MODEL
+            if began
+            else "go back to a checkpoint before that step; lower the learning rate or raise rl.beta",
         )
     elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
         yield Finding(
@@ -61,22 +72,12 @@ def find_kl(history: History) -> Iterator[Finding]:
             what=f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, before the policy can have moved",
             since=int(steps[0]),
             evidence={"first": float(values[0]), "median": middle},
-            causes=(
-                "the policy starts from an adapter of SFT, and the reference is the model without it",
-                "dropout is on when one of the two reads",
-                "the reference is another model, or another dtype",
-            ),
-            fix="merge the adapter of SFT before RL; set dropout to 0, and give both the same weights and dtype",
+            causes=TWO_MODELS,
+            fix=ONE_MODEL,
+            shown=(came := outcome(history)) is not None and came.better is False,
         )
-    elif (values < -0.01).mean() > 0.5:
-        yield Finding(
-            level="warning",
-            what=f"the KL to the reference is negative ({middle:.3g} in the middle); its mean cannot be",
-            since=int(steps[values < -0.01][0]),
-            evidence={"median": middle},
-            causes=("its sign is wrong, so the policy is paid for leaving the reference",),
-            fix="look at the estimator: k3 = exp(-d) - 1 + d for d = log p - log q is never negative",
-        )
+    elif below := list(_below(series, 0.01)):
+        yield from below
     elif len(values) >= 5 and zeros(series, 1e-300).all():
         # TRL's own loss has entropy and clip, and a KL only where it is charged; Unsloth's logs a KL of 0 without one.
         own = history.origin == "trl" and len(history["entropy"]) > 0 and len(history["clip"]) > 0
@@ -106,6 +107,36 @@ def find_kl(history: History) -> Iterator[Finding]:
                 "weights that are published under a name the sampler does not load",
             ),
             fix="draw one greedy answer from the sampler and from the trained weights, and compare them",
+        )
+
+
+TWO_MODELS = (
+    "dropout is on when one of the two reads",
+    "the policy starts from an adapter of SFT, and the reference is the model without it",
+    "the reference is another model, another dtype, or reads another template",
+)
+ONE_MODEL = "merge the adapter of SFT before RL; set dropout to 0, and give both the same weights, dtype and template"
+GROWN = 10.0
+"""Times the first one, from which a KL that was there before the first update grew by training, too."""
+BELOW = 0.5
+"""Nats under 0 that the mean KL of whole answers does not have by chance: a hundredth a token of fifty."""
+
+
+def _below(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
+    """A KL whose mean is below 0, which none can be."""
+    values = finite(series.values)
+    if len(values) and (values < -limit).mean() > 0.5:
+        middle = float(np.median(values))
+        yield Finding(
+            level="warning",
+            what=f"the KL to the reference{of} is negative ({middle:.3g} in the middle); its mean cannot be",
+            since=int(series.steps[series.values < -limit][0]),
+            evidence={"median": middle},
+            causes=(
+                "its sign is wrong, so the policy is paid for leaving the reference",
+                "answers are drawn by another law than the one that is scored (top-k, top-p, a least length)",
+            ),
+            fix="draw at top-p 1 without top-k; k3 = exp(-d) - 1 + d for d = log p - log q is never negative",
         )
 
 
@@ -333,7 +364,7 @@ def find_untrained(history: History) -> Iterator[Finding]:
     right = history["accuracy"].values
     if not len(values) or series.steps[0] > 10 or not HIGH <= values[0] <= MOST:
         return
-    if len(right) and right[0] > KNOWN:
+    if (len(right) and right[0] > KNOWN) or values[0] < HIGH * _scale(history):
         return
     what = "entropy" if history.kind == "rl" else "loss"
     yield Finding(
@@ -348,6 +379,16 @@ def find_untrained(history: History) -> Iterator[Finding]:
         ),
         fix="have the model continue a sentence before training",
     )
+
+
+def _scale(history: History) -> float:
+    """How many times the held-out loss the logged one is at the same step: a sum over batches is no mean of tokens."""
+    held, loss = history["eval/loss"], history["loss"]
+    at = np.isfinite(held.values) & (held.values > 0)
+    if history.kind == "rl" or not at.any():
+        return 1.0
+    near = np.argmin(np.abs(loss.steps - held.steps[at][0]))
+    return float(loss.values[near] / held.values[at][0])
 
 
 SAME = 0.99

@@ -8,7 +8,7 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import RISES, agree, likely, sums, weights
+from plumbline.checks.diagnosis.facts import RISES, agree, likely, quoted, sums, weights
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
@@ -37,7 +37,8 @@ def find_dead_part(history: History) -> Iterator[Finding]:
         if abs(value) < FLAT:
             yield Finding(
                 level="warning" if moving else "fatal",
-                what=f"the part {name} of the reward was 0 in all of {len(values)} logged steps",
+                what=f"the part {name} of the reward was 0 in all of {len(values)} logged steps"
+                + quoted(history.samples[::-1]),
                 since=int(history[f"part/{name}"].steps[0]),
                 evidence={"steps": len(values), "parts that move": len(moving)},
                 causes=(
@@ -121,7 +122,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
                 else ("its weight is 0: it is measured, and not paid",),
                 fix=f"pay {name} with a weight above 0, or read its fall as what the reward costs",
             )
-        elif up:
+        elif up and not (weight is not None and weight <= none):
             yield Finding(
                 level="warning",
                 what=f"the part {name} of the reward fell from {first:.3f} to {last:.3f} while {up[5:]} rose from "

@@ -10,10 +10,12 @@ from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
+    cut_from_start,
     equal_groups,
     every_step,
     learns,
     likely,
+    quoted,
     rewards_differ,
     spread_of_batch,
     top,
@@ -161,7 +163,8 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
         level=how,
         what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
         + ("; they differ, within groups or between them" if mixed else "")
-        + "): nothing was learnt from them",
+        + "): nothing was learnt from them"
+        + (quoted(history.samples[::-1]) if zero else ""),
         since=start,
         evidence=evidence,
         causes=likely(
@@ -184,6 +187,7 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
         ),
         fix="score a few completions by hand; pay parts of an answer; start from a model that sometimes succeeds",
+        follows=("truncation",) if zero and cut_from_start(history) else (),
     )
 
 

@@ -102,7 +102,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
         what = f"the learning rates of all {steps + left} steps add up to {travelled:.1e}: no weight can have moved "
         what += "further, and 16-bit weights of usual size round such steps away"
-        causes = ["a rate for another optimiser or another loss (a factor on the loss does not change AdamW's steps)"]
+        causes = ["a slip in the exponent, or a rate for another optimiser"]
     elif adapter and highest < ADAPTERS[0] / FAR_OFF and not ((came := outcome(history)) and came.better):
         what = f"the learning rate is {highest:.1e} at most, and an adapter is trained: usual are {ADAPTERS[0]:.0e} to "
         what += f"{ADAPTERS[1]:.0e}" + (f"; {came.said}" if came else "")
