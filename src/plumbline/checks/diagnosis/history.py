@@ -13,7 +13,10 @@ Names of series, each with a value a logged step:
     gap_kl                  KL divergence between sampler and scorer in nats a token, by whatever estimator was logged
     loss, gradient, rate, epoch, accuracy    the gradient's norm before clipping, the learning rate
     signal, noise           in the squared norm of a step's gradient
-    eval/reward, eval/loss, eval/NAME        evaluations inside training
+    truth/NAME              what says whether answers are right, and is no reward: an accuracy, a pass rate
+    preference/NAME         margin, accuracy, chosen, rejected, logps_chosen, logps_rejected: of pairs
+    eval/reward, eval/loss, eval/NAME        evaluations inside training; eval/reward/SET and eval/loss/SET of several
+                            sets, eval/preference/NAME of held-out pairs
 """
 
 import re

@@ -23,6 +23,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     TABLE,
     as_number,
     collect_series,
+    columns_of,
     is_of_total,
     kind_of,
     our_settings,
@@ -70,7 +71,8 @@ def read_log(
     series = collect_series(with_steps(steps) if step is None else steps, step=step or AT, printed=True)
     if "epoch" in series and np.array_equal(series["epoch"].values, np.floor(series["epoch"].values)):
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
-    kind = kind_of(series, dict.fromkeys(key for row in steps for key in row))
+    columns = columns_of(steps)
+    kind = kind_of(series, columns)
     if kind is None:
         raise _unknown(f"{path} ({origin})", rows)
     settings = our_settings(config)
@@ -83,11 +85,12 @@ def read_log(
         series = {ours: values for ours, values in series.items() if not IS_REWARD.fullmatch(ours)}
         settings = {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
     parts = [ours.removeprefix("part/") for ours in series if ours.startswith("part/")]
-    trainer = "trl" if origin == "trl" else trainer_of(dict.fromkeys(key for row in steps for key in row))
+    trainer = "trl" if origin == "trl" else trainer_of(columns)
     samples, evaluated = apart([] if folder is None else _read_beside(folder, parts), series)
     return History(
         origin=origin,
-        name=name or kind,
+        name=name
+        or ("preference" if any(ours.startswith("preference/") for ours in series) and kind == "sft" else kind),
         kind=kind,
         series=series,
         settings=settings,

@@ -262,20 +262,34 @@ def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: tup
     return 0.5 * (unit if exponents else max(unit, 10.0**-decimals))
 
 
-IS_REWARD = re.compile(r"reward|(?:part|part_std)/.+")
+IS_REWARD = re.compile(r"reward(?:_std)?|(?:part|part_std)/.+")
+NOTHING = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
+"""Texts that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
 
-def kind_of(series: Iterable[str], columns: Iterable[str] = ()) -> Kind | None:
+def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
+    """Names of columns that hold something in some row, in order: neither nothing nor NaN."""
+    found: dict[str, None] = {}
+    for row in rows:
+        for key, value in row.items():
+            if key not in found and value is not None and str(value).strip().lower() not in {*NOTHING, "nan"}:
+                found[key] = None
+    return found
+
+
+def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind | None:
     """The kind of a stage; None where nothing says that it is training.
 
     Columns that only RL has decide, whether a check reads them or not; those of preference training, which has rewards
-    of pairs, stand for supervised training unless groups of samples are there.
+    of pairs, stand for supervised training unless groups of samples are there. A series of NaN decides nothing where
+    another holds numbers.
 
     Args:
-        series: names of what was read.
-        columns: all names of the log.
+        series: what was read.
+        columns: names of the log that hold something: see `columns_of`.
     """
-    names, columns = set(series), list(columns)
+    names = {name for name, one in series.items() if np.isfinite(one.values).any()} or set(series)
+    columns = list(columns)
     if names & {"reward_std", "zero_std", "clip"}:
         return "rl"
     if any(marked(column, "preference") for column in columns) and not any("scores" in column for column in columns):
@@ -286,7 +300,7 @@ def kind_of(series: Iterable[str], columns: Iterable[str] = ()) -> Kind | None:
         return "rl"
     if "kl" in names and not any(marked(column, "supervised") for column in columns):
         return "rl"
-    return "sft" if names & {"loss", "eval/loss"} else None
+    return "sft" if any(name == "loss" or name.startswith("eval/loss") for name in names) else None
 
 
 def of_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:

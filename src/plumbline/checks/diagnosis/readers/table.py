@@ -12,7 +12,7 @@ from typing import Any
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import column_rows, config_beside, is_completions, read_log
-from plumbline.checks.diagnosis.readers.rows import as_number, is_step, only_one, our_name, refuse_many
+from plumbline.checks.diagnosis.readers.rows import NOTHING, as_number, is_step, only_one, our_name, refuse_many
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
@@ -33,8 +33,6 @@ _RUN = ("run", "run_name", "run_id", "run name", "run id", "name", "experiment",
 """Columns that say which run a row is of."""
 _TAG = ("tag", "metric", "key", "name", "variable")
 """Columns that name the metric of a long table."""
-_NONE = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
-"""Cells that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
 
 def find(path: Path) -> Path | None:
@@ -163,7 +161,7 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     for line in lines[1:]:
         cells = [cell.strip() for cell in line]
         row = {
-            name: _decimal(cell, mark) for name, cell in zip(header, cells, strict=False) if cell.lower() not in _NONE
+            name: _decimal(cell, mark) for name, cell in zip(header, cells, strict=False) if cell.lower() not in NOTHING
         }
         known = [name for name in row if our_name(_metric(name)) is not None]
         bad = [name for name in known if as_number(row[name]) is None]
