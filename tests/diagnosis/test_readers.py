@@ -648,6 +648,102 @@ def test_completions_of_verl_and_of_swift(tmp_path):
     assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [(3, "a", 0.5), (3, "b", 1.0)]
 
 
+# One answer, its prompt, reward 0.75 of the parts form 1 and right 0.5, at step 7, as people write it.
+CHAT = [
+    {"role": "user", "content": "what is it"},
+    {"role": "assistant", "content": [{"text": "it is"}]},
+]
+PARTS = {"form": 1.0, "right": 0.5}
+ASKED = {"prompt": "what is it", "completion": "it is", "step": 7}
+LAYOUTS = {
+    "id beside prompt": {**ASKED, "id": "row-3", "reward": 0.75, **PARTS},
+    "nested": {**ASKED, "rewards": PARTS, "reward": 0.75},
+    "nested with total": {**ASKED, "rewards": {**PARTS, "total": 0.75}},
+    "components": {**ASKED, "reward": 0.75, "reward_components": {"form": True, "right": "0.5"}},
+    "paths": {**ASKED, "score": 0.75, "rewards/form": 1.0, "rewards/right/mean": 0.5},
+    "capitals": {"Step": 7, "Question": "what is it", "Response": "it is", "Reward": 0.75, **PARTS},
+    "messages": {"prompt": CHAT[:1], "completion": CHAT[1:], "global_step": 7, "reward": 0.75, "scores": PARTS},
+    "one chat": {"messages": CHAT, "step": 7, "reward": 0.75, "metrics": PARTS},
+    "verl": {"input": "what is it", "output": "it is", "gts": "it", "score": 0.75, "step": 7, **PARTS},
+    "verifiers": {"example_id": 3, "prompt": CHAT[:1], "completion": CHAT[1:], "reward": 0.75, "step": 7, **PARTS},
+    "a prompt a row": {
+        "problem": "what is it",
+        "completions": ["it is"] * 2,
+        "rewards": [0.75] * 2,
+        "scores": {"form": [1.0] * 2, "right": [0.5] * 2},
+        "step": 7,
+    },
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_completions_in_the_layouts_that_people_write(tmp_path, layout):
+    rows = [{**row, "train/rewards/form": 0.4, "train/rewards/right": 0.4} for row in logged()]
+    (tmp_path / "metrics.csv").write_text(as_csv(rows))
+    (tmp_path / "completions.jsonl").write_text(json.dumps(LAYOUTS[layout]) + "\n")
+    history = read(tmp_path)
+    first = history.samples[0]
+    assert (first.step, first.prompt, first.text, first.reward) == (7, "what is it", "it is", 0.75)
+    assert (first.parts, history.remarks, history.logs) == (PARTS, (), {})
+    with pytest.raises(DataError, match="there is no"):
+        read_histories(tmp_path, tmp_path / "elsewhere.jsonl")
+
+
+def test_what_completions_lack_is_said_with_their_columns(tmp_path):
+    rows = [{**row, "rewards/form": 0.4} for row in logged()]
+    (tmp_path / "metrics.csv").write_text(as_csv(rows))
+    (tmp_path / "completions.csv").write_text("text;points;asked\n1,5 apples;1;how many\n")
+    history = read(tmp_path)
+    assert history.samples[0].text == "1,5 apples"
+    (remark,) = history.remarks
+    for word in ("no prompt", "no reward", "no step", "form)", "text, points, asked"):
+        assert word in remark
+    (tmp_path / "completions.csv").write_text("said\nyes\n")
+    assert "row 1 has no completion" in read(tmp_path).remarks[0]
+
+
+def write_parquet(folder):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder.mkdir()
+    for step in range(10, 40, 10):
+        rows = [
+            {"step": step, "prompt": f"p {n // 4}", "completion": "c", "form": n % 2, "right": 0.5, "advantage": 0.0}
+            for n in range(8)
+        ]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"completions_{step:05}.parquet")
+
+
+def test_parquet_without_pyarrow_costs_its_own_checks_alone(tmp_path, monkeypatch, plumbline):
+    rows = [{"step": row["train/global_step"], **row} for row in logged("rate")]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": rows, "global_step": 120}))
+    write_parquet(tmp_path / "completions")
+    (history,) = read_histories(tmp_path)
+    assert (len(history.samples), history.remarks) == (24, ())
+    monkeypatch.setattr("plumbline.config.imports.find_spec", lambda name: None if name == "pyarrow" else name)
+    for more in ([], ["--completions", tmp_path / "completions"]):
+        _, out, err = plumbline("check", tmp_path, *more)
+        assert "rate-exhausted" in out, err
+        assert out.count("uv tool install . --with pyarrow") == 1
+        assert "log_completions" not in out
+
+
+def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
+    (tmp_path / "README.md").write_text("# mine")
+    with pytest.raises(DataError, match="no record") as caught:
+        read(tmp_path)
+    assert "save_steps" in caught.value.fix
+    write_parquet(tmp_path / "completions")
+    for place in (tmp_path, tmp_path / "completions", tmp_path / "completions" / "completions_00010.parquet"):
+        history = read(place)
+        assert set(history.series) == {"reward", "reward_std", "part/form", "part/right"}
+        assert history["reward"].values[0] == 1.0
+        assert "save_steps" in history.remarks[0]
+    rows = [{"prompt": "p", "response": "3", "reward": 0.5, "step": n // 2} for n in range(8)]
+    (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    history = read(tmp_path / "samples.jsonl")
+    assert (history.origin, len(history.samples), history.logged) == ("completions", 8, 4)
+
+
 # How series are counted otherwise than here, and levels of columns that mislead.
 OTHERWISE = {
     "step": lambda run: run["reward"].steps,

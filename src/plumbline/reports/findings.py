@@ -32,6 +32,7 @@ def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterato
             + (f"; {history.skipped} lines or records could not be read" if history.skipped else ""),
             style="bold",
         )
+        yield from (Text(remark, style="dim") for remark in history.remarks)
         ours = history.origin == "plumbline"
         yield from said(one.findings, one.clear, one.not_run, ours=ours, verbose=verbose, logs=history.logs)
 
@@ -77,6 +78,7 @@ def as_values(examined: Sequence[Examination[History]]) -> dict[str, Any]:
                 "last_step": one.context.last_step,
                 "completions": len(one.context.samples),
                 "skipped": one.context.skipped,
+                "remarks": list(one.context.remarks),
                 "outcome": (came := outcome(one.context)) and _finite(came.plain()),
                 "findings": [plain(finding) for finding in one.findings],
                 "clear": list(one.clear),

@@ -119,6 +119,8 @@ class History(Context):
     """None where nobody can tell."""
     skipped: int = 0
     """Lines of the records, or cells of a table, that could not be read."""
+    remarks: Sequence[str] = ()
+    """What else was not read, or is a guess, for people."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What another trainer calls keys of a recipe; empty for our own runs."""
     logs: Mapping[str, str] = field(default_factory=dict)

@@ -1,12 +1,13 @@
 """Records of runs, whoever made them, read into histories. A new kind is a file here and a line in `READERS`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.readers import completions as stored
 from plumbline.checks.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
-from plumbline.checks.diagnosis.readers.logs import apart, read_completions
+from plumbline.checks.diagnosis.readers.logs import with_completions
 from plumbline.checks.diagnosis.readers.rows import only_one
 from plumbline.errors import DataError
 from plumbline.storage import open_regular
@@ -35,6 +36,7 @@ READERS: Mapping[str, Reader] = {
     "tensorboard": Reader("event files of TensorBoard", tensorboard.find, tensorboard.read),
     "console": Reader("what a trainer printed (.log, .out, .txt)", console.find, console.read),
     "table": Reader("a table of metrics as CSV, JSON lines or JSON (W&B's exports, too)", table.find, table.read),
+    "completions": Reader("completions alone (prompt, completion, reward, step)", stored.find, stored.read),
 }
 
 
@@ -55,10 +57,10 @@ def read_histories(path: Path | str, completions: Path | None = None) -> list[Hi
     if not completions.exists():
         raise DataError(f"there is no {completions}", "check --completions")
     last = histories[-1]
-    if not (samples := read_completions(completions, last.names("part/"))):
+    found = stored.read_completions(completions, last.names("part/"))
+    if not found.samples and not found.remarks:
         raise DataError(f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it")
-    trained, evaluated = apart(samples, last.series)
-    return [*histories[:-1], replace(last, samples=trained, evaluated=evaluated)]
+    return [*histories[:-1], with_completions(last, found)]
 
 
 def _read(path: Path) -> list[History]:
@@ -78,7 +80,12 @@ def _read(path: Path) -> list[History]:
     if run := only_one([one for one in below if one.is_dir() and _holds_run(one)], path, "folders with a run"):
         return _read(run)
     known = "; ".join(reader.what for reader in READERS.values())
-    raise DataError(f"{path} holds no record of a run that is known", f"known are: {known}; or an address of W&B")
+    early = (
+        "of TRL or transformers there is none before the first checkpoint (save_steps): till then give what it printed "
+        "(train.log), or add CheckCallback; "
+    )
+    advice = f"{early if path.is_dir() else ''}known are: {known}; or an address of W&B"
+    raise DataError(f"{path} holds no record of a run that is known", advice)
 
 
 def _holds_run(folder: Path) -> bool:

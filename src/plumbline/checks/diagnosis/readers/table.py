@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.logs import column_rows, config_beside, is_completions, read_log
+from plumbline.checks.diagnosis.readers.completions import column_rows, holds_completions, is_completions
+from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import NOTHING, as_number, is_step, only_one, our_name, refuse_many
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
@@ -43,7 +44,8 @@ def find(path: Path) -> Path | None:
     """
     if path.is_file():
         suffix = path.suffix.lower()
-        return path if suffix in SUFFIXES and (suffix not in {".txt", ".log"} or _is_table(path)) else None
+        known = suffix in SUFFIXES and (suffix not in {".txt", ".log"} or _is_table(path))
+        return path if known and not holds_completions(path) else None
     with clear_read_errors(path):
         files = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES - {".txt", ".log"})
     usual = [file for name in _NAMES for file in files if file.stem.lower() == name]
