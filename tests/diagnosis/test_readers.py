@@ -447,7 +447,10 @@ def melted(ok, bad):
     )
 
 
-@pytest.mark.parametrize("table", [side_by_side, long_table, melted, lambda *both: long_table(*both, column="Name")])
+BY_COLUMN = [lambda *both, name=name: long_table(*both, column=name) for name in ("Name", "algo", "what I tried")]
+
+
+@pytest.mark.parametrize("table", [side_by_side, long_table, melted, *BY_COLUMN])
 def test_each_run_of_a_table_is_judged(tmp_path, table):
     (tmp_path / "export.csv").write_text(table(logged(), logged("gradient")))
     (tmp_path / "config.json").write_text('{"beta": 0.04}')
@@ -461,6 +464,45 @@ def test_a_run_resumed_under_another_name_is_one(tmp_path):
     rows = [{"run": "a" if row["train/global_step"] < 60 else "b", **row} for row in logged()]
     (tmp_path / "export.csv").write_text(as_csv(rows))
     assert read(tmp_path / "export.csv").logged == STEPS
+
+
+def several(rows, names):
+    return [{**name, **row} for row in rows for name in names]
+
+
+SEEDS = [{"algo": algo, "seed": seed} for algo in ("ppo", "grpo") for seed in (0, 1)]
+REPEATED = {
+    "two columns": (several(logged(), SEEDS), ["ppo, seed 0", "ppo, seed 1", "grpo, seed 0", "grpo, seed 1"], 0),
+    "one after another": (logged() + logged("rate"), ["run 1", "run 2"], 0),
+    "resumed": (logged()[:70] + logged("rate")[50:], ["rl"], 0),
+    "ranks": (several(logged(), [{"rank": rank} for rank in range(3)]), ["rl"], 240),
+    "several GPUs": (several(logged(), [{"device": f"cuda:{rank}"} for rank in range(2)]), ["rl"], 120),
+    "train and validation": (several(logged(), [{"split": "train"}, {"split": "val"}]), ["rl"], 0),
+}
+
+
+@pytest.mark.parametrize("what", REPEATED)
+def test_rows_of_one_step_are_several_runs_or_are_said(tmp_path, what):
+    rows, names, left_out = REPEATED[what]
+    for number, row in enumerate(rows):
+        row["train/loss"] += 1e-3 * (number % 7)
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    histories = read_histories(tmp_path)
+    assert [history.name for history in histories] == names
+    for history in histories:
+        assert history.logged == STEPS
+        assert bool(len(history["eval/reward"])) == (what == "train and validation")
+        assert [remark.split()[0] for remark in history.remarks] == [str(left_out)] * bool(left_out)
+
+
+def test_a_stage_that_a_loss_alone_tells_is_said_to_be_a_guess(tmp_path):
+    for more, guess in (("", True), ("\tValidation Loss", False), ("\treward", False)):
+        lines = [
+            f"Step\tTraining Loss{more}",
+            *(f"{n}\t0.5{bool(more) * (chr(9) + '0.4')}" for n in range(10, 200, 10)),
+        ]
+        (tmp_path / "mine.tsv").write_text("\n".join(lines))
+        assert ["guess" in remark for remark in read(tmp_path).remarks] == [True] * guess
 
 
 def test_a_download_of_tensorboard_has_its_metric_in_the_files_name(tmp_path):

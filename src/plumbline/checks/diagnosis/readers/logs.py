@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.readers.completions import Completions, apart, read_beside
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
@@ -23,6 +23,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     is_of_total,
     kind_of,
     our_settings,
+    repeated,
     trainer_of,
     with_steps,
 )
@@ -65,7 +66,8 @@ def read_log(
         raise DataError(f"{path} has no logged step", "look at it again after the first step of training")
     # transformers logs the whole run's mean loss at the end, under the name of a step's.
     steps = [row for row in rows if "train_runtime" not in row and "train/train_runtime" not in row]
-    series = collect_series(with_steps(steps) if step is None else steps, step=step or AT, printed=True)
+    steps = list(with_steps(steps)) if step is None else steps
+    series = collect_series(steps, step=step or AT, printed=True)
     if "epoch" in series and np.array_equal(series["epoch"].values, np.floor(series["epoch"].values)):
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
     columns = columns_of(steps)
@@ -93,8 +95,24 @@ def read_log(
         skipped=skipped,
         options=TABLE["trainers"][trainer]["keys"],
         logs=TABLE["trainers"][trainer]["log"],
+        remarks=tuple(_remarks(steps, step or AT, series)),
     )
     return history if folder is None else with_completions(history, read_beside(folder, parts))
+
+
+def _remarks(rows: Sequence[Mapping[str, Any]], step: str, series: Mapping[str, Series]) -> Iterator[str]:
+    again, last = [list[Mapping[str, Any]]()], -FAR
+    for row in rows:
+        at = as_number(row.get(step)) or 0.0
+        if at < last:  # a resumed run logs steps again
+            again.append([])
+        again[-1].append(row)
+        last = at
+    left_out = sum(repeated(held, step, otherwise=True) for held in again)
+    if left_out > len(rows) / 10:
+        yield f"{left_out:,} rows of a step that another row had, too, were left out: of other ranks, or of other runs"
+    if set(series) <= {"loss", "epoch"}:
+        yield "supervised training is a guess: the log holds a loss alone"
 
 
 def with_completions(history: History, stored: Completions) -> History:

@@ -263,6 +263,8 @@ def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: tup
 
 
 IS_REWARD = re.compile(r"reward(?:_std)?|(?:part|part_std)/.+")
+AT = "\0step"
+"""The step of a row, once it is known; no trainer's name."""
 NOTHING = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
 """Texts that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
@@ -305,16 +307,38 @@ def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind |
 
 def of_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with `eval_` before each metric where it is of an evaluation: TRL has logged some of these without it."""
-    if "loss" in row or not {"eval_runtime", "eval_loss"} & set(row):
-        return dict(row)
-    return {
-        key if key.startswith("eval") or is_step(key) or key == "epoch" else f"eval_{key}": one
-        for key, one in row.items()
-    }
+    return dict(row) if "loss" in row or not {"eval_runtime", "eval_loss"} & set(row) else as_held_out(row)
 
 
-AT = "\0step"
-"""The step of a row, once it is known; no trainer's name."""
+def as_held_out(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of an evaluation with `eval_` before each metric."""
+
+    def named(key: str) -> str:
+        known = key.startswith("eval") or is_step(key) or (our_name(key) or "").startswith("eval/")
+        return key if known or key == "epoch" else f"eval_{re.sub('^train[/_]', '', key)}"
+
+    return {named(key): one for key, one in row.items()}
+
+
+def repeated(rows: Iterable[Mapping[str, Any]], step: str = AT, *, otherwise: bool = False) -> int:
+    """How many rows say something of a step and a metric that a row before them spoke of.
+
+    Args:
+        rows: each with its step.
+        step: their key of the step.
+        otherwise: whether only those count that say another value.
+    """
+    seen: dict[tuple[Any, str], str] = {}
+    count = 0
+    for row in rows:
+        known = {(row.get(step), key): str(value) for key, value in row.items() if _is_metric(key, value)}
+        count += any(place in seen and not (otherwise and seen[place] == value) for place, value in known.items())
+        seen.update(known)
+    return count
+
+
+def _is_metric(key: str, value: Any) -> bool:
+    return our_name(key) not in {None, "epoch"} and as_number(value) is not None
 
 
 def is_of_total(value: Any) -> bool:

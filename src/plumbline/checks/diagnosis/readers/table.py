@@ -11,9 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.completions import column_rows, holds_completions, is_completions
+from plumbline.checks.diagnosis.readers.completions import MODES, column_rows, holds_completions, is_completions
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
-from plumbline.checks.diagnosis.readers.rows import NOTHING, as_number, is_step, only_one, our_name, refuse_many
+from plumbline.checks.diagnosis.readers.rows import (
+    AT,
+    NOTHING,
+    as_held_out,
+    as_number,
+    only_one,
+    our_name,
+    refuse_many,
+    repeated,
+    with_steps,
+)
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
@@ -30,8 +40,15 @@ _NAMES = (
     "wandb_history",
 )
 """What trainers call the file of their metrics, in a folder."""
-_RUN = ("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "exp", "dir_name", "seed")
-"""Columns that say which run a row is of."""
+_RUN = (
+    *("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "experiment_id", "exp", "exp_id"),
+    *("dir_name", "trial", "algo", "algorithm", "method", "variant", "config", "model", "seed"),
+)
+"""Columns that say which run a row is of; any other column of texts may."""
+_SPLIT = ("split", "mode", "phase", "subset", "set", "stage", "type")
+"""Columns that say whether a row is of training or of held-out data."""
+_SPLITS = MODES | {"training": "train", "valid": "eval", "dev": "eval", "heldout": "eval", "held_out": "eval"}
+_Row = Mapping[str, Any]
 _TAG = ("tag", "metric", "key", "name", "variable")
 """Columns that name the metric of a long table."""
 
@@ -72,7 +89,7 @@ def read(path: Path) -> list[History]:
         rows, skipped = _separated(path)
     else:
         rows, skipped = read_lines(path)
-    runs = _runs(_pivoted(_tagged(rows, path)))
+    runs = _runs(_split(_pivoted(_tagged(rows, path))))
     refuse_many(len(runs), path)
     several = len(runs) > 1
     if several:
@@ -199,16 +216,12 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[st
     only run of a table has no name.
     """
     given = dict.fromkeys(key for row in rows for key in row)
-    for column in [key for wanted in _RUN for key in given if key.lower() == wanted]:
-        of: dict[str, list[dict[str, Any]]] = {}
-        for row in rows:
-            of.setdefault(str(row.get(column, "")), []).append({key: row[key] for key in row if key != column})
-        if 1 < len(of) <= len(rows) / 2 and _side_by_side(list(of.values())):
-            return of
+    if len(of := _by_columns(rows, given)) > 1:
+        return of
     names = {key: "" for key in given if not key.endswith(("__MIN", "__MAX"))}
     runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
     if len(runs) < 2 and all(_metric(key) == key for key in given) and len(names) == len(given):
-        return {"": rows}
+        return _begun_again(rows)
     if len(runs) < 2:
         return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
     of, shared = {}, [key for key in names if " - " not in key]
@@ -225,10 +238,63 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[st
     return of
 
 
-def _side_by_side(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
-    """Whether two runs have a step in common; a run that was resumed under another name has none."""
-    steps = [next((str(row[key]) for key in row if is_step(key)), "") for run in runs for row in run]
-    return len(set(steps)) < len(steps)
+def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) -> Mapping[str, Sequence[_Row]]:
+    """The rows of each run where columns that name runs tell rows of one step apart."""
+    named = [key for wanted in _RUN for key in given if key.lower() == wanted]
+    named += (texts := [key for key in given if key not in named and _names_things(key, rows)])
+    of: dict[tuple[str, ...], Sequence[_Row]] = {(): list(with_steps(rows))}
+    clashes = repeated(of[()]) if named else 0
+    for column in named if clashes else []:
+        finer: dict[tuple[str, ...], list[_Row]] = {}
+        for names, held in of.items():
+            for row in held:
+                value = str(row.get(column, ""))
+                name = f"{column} {value}" if as_number(value) is not None else value
+                finer.setdefault((*names, name), []).append({key: row[key] for key in row if key != column})
+        left = sum(map(repeated, finer.values()))
+        if left < clashes and not (left and column in texts) and len(of) < len(finer) <= len(rows) / 2:
+            of, clashes = {**finer}, left
+    return {", ".join(filter(None, names)): _without_steps(held) for names, held in of.items()}
+
+
+def _without_steps(rows: Sequence[_Row]) -> list[_Row]:
+    return [{key: value for key, value in row.items() if key != AT} for row in rows]
+
+
+_RANKS = re.compile(r"(?:local_)?(?:rank|gpu|device|worker|host|node|process)(?:_id|name)?")
+
+
+def _names_things(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column holds a text in each row, and is not the number or the name of a machine."""
+    return not _RANKS.fullmatch(column.lower()) and all(
+        isinstance(row.get(column), str) and as_number(row[column]) is None for row in rows
+    )
+
+
+def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
+    """The rows of each run where the steps begin again; a resumed run goes back, but not to its beginning."""
+    stepped = list(with_steps(rows))
+    if not repeated(stepped):
+        return {"": rows}
+    runs: list[list[_Row]] = [[]]
+    for row in stepped:
+        if runs[-1] and row[AT] < runs[-1][-1][AT] and row[AT] <= runs[-1][0][AT]:
+            runs.append([])
+        runs[-1].append(row)
+    runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
+    return {f"run {number}" if len(runs) > 1 else "": _without_steps(run) for number, run in enumerate(runs, 1)}
+
+
+def _split(rows: Sequence[_Row]) -> Sequence[_Row]:
+    """Rows of evaluations under names of their own, where a column says which they are."""
+    for column in [key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT]:
+        said = [_SPLITS.get(str(row.get(column, "")).lower()) for row in rows]
+        if set(said) == {"train", "eval"}:
+            return [
+                as_held_out(row) if of == "eval" else row
+                for of, row in zip(said, [{k: v for k, v in row.items() if k != column} for row in rows], strict=True)
+            ]
+    return rows
 
 
 def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
