@@ -519,6 +519,7 @@ def test_a_table_without_steps_has_row_numbers(tmp_path):
     assert_found(read(tmp_path / "mine.csv"), "rate")
     (tmp_path / "far.jsonl").write_text('{"step": 1%s, "loss": 1}\n{"step": NaN, "loss": 2}' % ("0" * 300))
     assert read(tmp_path / "far.jsonl")["loss"].steps.tolist() == [1, 2]
+    assert [read(tmp_path / name)["loss"].counted for name in ("mine.csv", "far.jsonl")] == [False, False]
 
 
 def test_evaluations_that_have_a_step_of_their_own(tmp_path):

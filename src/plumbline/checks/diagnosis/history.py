@@ -42,13 +42,15 @@ class Series:
     values: NDArray[np.float64]
     rounding: float = 0.0
     """The most that printing changed a value by: half a unit of the last printed digit; 0 where nothing was rounded."""
+    counted: bool = True
+    """Whether the steps were logged; else rows are numbered, and how many steps each stands for is unknown."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def since(self, step: int) -> "Series":
         """From a step on."""
-        return Series(self.steps[self.steps >= step], self.values[self.steps >= step], self.rounding)
+        return replace(self, steps=self.steps[self.steps >= step], values=self.values[self.steps >= step])
 
     def at(self, step: int) -> NDArray[np.float64]:
         """The value of a step [1]; [0] where none was logged."""
@@ -57,7 +59,7 @@ class Series:
 
     def last(self, count: int) -> "Series":
         """The last so many."""
-        return Series(self.steps[-count:], self.values[-count:], self.rounding)
+        return replace(self, steps=self.steps[-count:], values=self.values[-count:])
 
 
 EMPTY = Series(np.array([], dtype=np.int64), np.array([]))

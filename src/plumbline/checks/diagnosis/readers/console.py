@@ -21,6 +21,7 @@ from pathlib import Path
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import (
+    AT,
     as_number,
     is_step,
     marked,
@@ -281,7 +282,7 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
     rows, step, trained = [], offset, set(at)
     for number, row in enumerate(logged):
         step += every if number in trained else 0
-        rows.append({**row, "step": str(max(step, offset + every))})
+        rows.append({**row, "step" if known else AT: str(max(step, offset + every))})
     if known and total >= step:
         rows[-1]["total_steps"] = str(total)
     return rows

@@ -66,8 +66,8 @@ def read_log(
         raise DataError(f"{path} has no logged step", "look at it again after the first step of training")
     # transformers logs the whole run's mean loss at the end, under the name of a step's.
     steps = [row for row in rows if "train_runtime" not in row and "train/train_runtime" not in row]
-    steps = list(with_steps(steps)) if step is None else steps
-    series = collect_series(steps, step=step or AT, printed=True)
+    steps, counted = with_steps(steps) if step is None else (steps, True)
+    series = collect_series(steps, step=step or AT, printed=True, counted=counted)
     if "epoch" in series and np.array_equal(series["epoch"].values, np.floor(series["epoch"].values)):
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
     columns = columns_of(steps)

@@ -135,6 +135,7 @@ def collect_series(
     name: Callable[[str], str | None] = our_name,
     step: str = "step",
     printed: bool = False,
+    counted: bool = True,
 ) -> dict[str, Series]:
     """The numbers of rows by our names.
 
@@ -143,6 +144,7 @@ def collect_series(
         name: our name of theirs; None leaves a key out.
         step: their key of the step.
         printed: whether the numbers may have been rounded when they were written.
+        counted: see `Series`.
     """
     found: dict[str, dict[str, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
@@ -171,7 +173,7 @@ def collect_series(
                 continue
         if scale is not None and (scale.times, scale.plus) != (1, 0):
             values, rounding = values * scale.times + scale.plus, rounding * abs(scale.times)
-        series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding)
+        series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding, counted)
     return series
 
 
@@ -346,8 +348,12 @@ def is_of_total(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"\d{1,12}/\d{1,12}", value) is not None
 
 
-def with_steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Rows with their steps: of the column that counts them, the last seen where a row has none, else row numbers."""
+def with_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], bool]:
+    """Rows with their steps, and whether these were logged.
+
+    They are those of the column that counts them, the last seen where a row has none; else the rows are numbered, as
+    their reader did it or here.
+    """
     spelled: dict[str, list[str]] = {}
     for key in dict.fromkeys(key for row in rows for key in row):
         spelled.setdefault(key.lower(), []).insert(0, key)
@@ -358,15 +364,16 @@ def with_steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]
     column = next(
         (name for name in TABLE["steps"] if sum(step(row, name) is not None for row in rows) * 2 >= len(rows)), None
     )
+    if column is None:
+        return [{AT: number, **row} for number, row in enumerate(rows, 1)], False
     last = 0.0
-    for number, row in enumerate(rows, 1):
-        if column is None:
-            last = number
-        else:
-            own = step(row, column)
-            own = step(row, "eval/global_step") if own is None else own  # OpenRLHF's evaluations
-            last = last if own is None else own
-        yield {**row, AT: last}
+    stepped: list[Mapping[str, Any]] = []
+    for row in rows:
+        own = step(row, column)
+        own = step(row, "eval/global_step") if own is None else own  # OpenRLHF's evaluations
+        last = last if own is None else own
+        stepped.append({**row, AT: last})
+    return stepped, True
 
 
 def is_step(column: str) -> bool:

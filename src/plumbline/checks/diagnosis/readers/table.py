@@ -242,7 +242,7 @@ def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) ->
     """The rows of each run where columns that name runs tell rows of one step apart."""
     named = [key for wanted in _RUN for key in given if key.lower() == wanted]
     named += (texts := [key for key in given if key not in named and _names_things(key, rows)])
-    of: dict[tuple[str, ...], Sequence[_Row]] = {(): list(with_steps(rows))}
+    of: dict[tuple[str, ...], Sequence[_Row]] = {(): with_steps(rows)[0]}
     clashes = repeated(of[()]) if named else 0
     for column in named if clashes else []:
         finer: dict[tuple[str, ...], list[_Row]] = {}
@@ -273,7 +273,7 @@ def _names_things(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
     """The rows of each run where the steps begin again; a resumed run goes back, but not to its beginning."""
-    stepped = list(with_steps(rows))
+    stepped, _ = with_steps(rows)
     if not repeated(stepped):
         return {"": rows}
     runs: list[list[_Row]] = [[]]
