@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from plumbline.checks.check import examine
-from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.facts import every_step
+from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError

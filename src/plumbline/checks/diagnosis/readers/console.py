@@ -3,7 +3,7 @@
     {'loss': 0.1, 'grad_norm': '2.4', ...}      transformers, TRL, ms-swift, OpenRLHF; progress bars give the steps
     step:3 - critic/score/mean:0.25 - ...       verl
     Step 3/500 | Loss: 0.1 | Reward: 0.25       prime-rl, and many scripts; also `iter 3: loss 2.1, lr 1e-4`
-    │ loss │ 0.1 │  and  • Loss: 0.1            metrics below the step: NeMo-RL, tinker, open-instruct, AReaL
+    │ loss │ 0.1 │  and  • Loss: 0.1            metrics below the step: NeMo-RL, tinker, torchforge, AReaL
     12%|█ | 3/25 [00:09<01:06, loss=0.1]         a bar of tqdm with its metrics: old OpenRLHF, trlx, torchtune, scripts
 
 Numbers are matched as text and nothing is evaluated.
@@ -61,7 +61,7 @@ _CELL = re.compile(
 _SECTION = re.compile(r"\W{0,20}[│|┃]\s{0,80}([A-Za-z]\w{0,40}/)\s{0,80}[│|┃]\s{0,80}[│|┃]")
 """Of Stable-Baselines3: `| rollout/ |  |`, and the names below it without that."""
 _BULLET = re.compile(
-    rf"\W{{0,20}}[•*-]\s{{1,4}}({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$", re.IGNORECASE
+    rf"(?:\W{{0,20}}[•*-]\s{{1,4}}|\s{{1,8}})({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$", re.IGNORECASE
 )
 _ANCHORS = frozenset({"loss", "reward", "reward_std", "eval/loss", "eval/reward"})
 """A line that has none of these is a configuration or a sample, and no logged step."""
@@ -147,7 +147,15 @@ def _verl(lines: Sequence[str]) -> Iterator[_Row]:
 
 def _logged_pairs(text: str) -> _Row:
     """The metrics of a line; nothing where it is no logged step."""
-    pairs = {key: value for key, value in _PAIR.findall(text) if our_name(key) is not None or marked(key, "rl")}
+    found = dict(_PAIR.findall(text))
+    # mlx-lm logs each part of the reward as `NAME mean X, NAME std Y`.
+    parts = {key.removesuffix(" std") for key in found if key.endswith(" std") and our_name(key) is None}
+    parts = {part for part in parts if f"{part} mean" in found and our_name(f"{part} mean") is None}
+    of = {f"{part} mean": f"rewards/{part}" for part in parts} | {
+        f"{part} std": f"rewards_{part}_std" for part in parts
+    }
+    named = {of.get(key, key): value for key, value in found.items()}
+    pairs = {key: value for key, value in named.items() if our_name(key) is not None or marked(key, "rl")}
     return pairs if _is_logged(pairs) else {}
 
 

@@ -75,8 +75,9 @@ def _ours(name: str) -> _Ours | None:
 
 def trainer_of(columns: Iterable[str]) -> str:
     """Whose columns these are: a name in `trainers` of names.yaml, empty for any other's."""
+    spelled = [one for column in columns for one in _spellings(column)]
     found = [
-        one for one, of in TABLE["trainers"].items() if one and any(map(re.compile(of["columns"]).fullmatch, columns))
+        one for one, of in TABLE["trainers"].items() if one and any(map(re.compile(of["columns"]).fullmatch, spelled))
     ]
     return found[0] if len(found) == 1 else ""
 
