@@ -634,15 +634,25 @@ def test_a_folder_without_records_and_one_with_many(tmp_path):
     assert read(tmp_path / "a.csv").settings == {}, "a model's own configuration is none of the trainer's"
 
 
-def test_a_folder_of_runs_names_the_command_for_each(tmp_path):
+def test_a_folder_of_runs_has_a_line_for_each(tmp_path, plumbline):
     for name in ("a", "b c"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "metrics.csv").write_text(as_csv(logged()))
+        (tmp_path / name / "metrics.csv").write_text(as_csv(logged("rate" if name == "a" else "")))
         if name == "a":
             assert read(tmp_path).logged == read(tmp_path / "a").logged, "the only run is read"
     with pytest.raises(DataError, match="2 folders with a run: a, b c") as caught:
         read(tmp_path)
     assert f"plumbline check {tmp_path}/a; plumbline check '{tmp_path}/b c'" in str(caught.value.fix)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "metrics.csv").write_text("")
+    code, out, _ = plumbline("check", tmp_path)
+    *lines, _ = out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["fatal", "a"], ["clear", "b"], ["error", "c"]]
+    assert (code, "rate-exhausted" in lines[0], "rose" in lines[1], "empty" in lines[2]) == (1, True, True, True)
+    assert plumbline("check", tmp_path, "--completions", tmp_path / "c" / "metrics.csv")[0] == 1
+    _, out, _ = plumbline("check", tmp_path, "--json")
+    runs = json.loads(out)["runs"]
+    assert [runs["a"]["fatal"], runs["b c"]["fatal"], set(runs["c"])] == [True, False, {"error", "fix"}]
 
 
 def test_the_last_value_of_each_metric_is_one_row(tmp_path):

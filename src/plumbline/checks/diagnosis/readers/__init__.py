@@ -8,7 +8,7 @@ from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import completions as stored
 from plumbline.checks.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
 from plumbline.checks.diagnosis.readers.logs import with_completions
-from plumbline.checks.diagnosis.readers.rows import only_one
+from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, SeveralRunsError, only_one
 from plumbline.errors import DataError
 from plumbline.storage import open_regular
 
@@ -61,6 +61,31 @@ def read_histories(path: Path | str, completions: Path | None = None) -> list[Hi
     if not found.samples and not found.remarks:
         raise DataError(f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it")
     return [*histories[:-1], with_completions(last, found)]
+
+
+def read_runs(path: Path | str, completions: Path | None = None) -> dict[str, list[History] | DataError]:
+    """The stages of each run of a folder by its place there, or why it cannot be read; of a single run under no name.
+
+    Args:
+        path: see `read_histories`.
+        completions: of a single run.
+
+    Raises:
+        DataError: as `read_histories`; there are several runs, and completions of one.
+    """
+    try:
+        return {"": read_histories(path, completions)}
+    except SeveralRunsError as several:
+        if completions is not None or len(several.found) > MOST_RUNS:
+            raise
+        return {str(one.relative_to(path)): _tried(one) for one in several.found}
+
+
+def _tried(path: Path) -> list[History] | DataError:
+    try:
+        return _read(path)
+    except DataError as error:
+        return error
 
 
 def _read(path: Path) -> list[History]:

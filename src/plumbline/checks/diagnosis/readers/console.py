@@ -147,7 +147,7 @@ def _verl(lines: Sequence[str]) -> Iterator[_Row]:
 
 def _logged_pairs(text: str) -> _Row:
     """The metrics of a line; nothing where it is no logged step."""
-    found = dict(_PAIR.findall(text))
+    found: _Row = dict(_PAIR.findall(text))
     # mlx-lm logs each part of the reward as `NAME mean X, NAME std Y`.
     parts = {key.removesuffix(" std") for key in found if key.endswith(" std") and our_name(key) is None}
     parts = {part for part in parts if f"{part} mean" in found and our_name(f"{part} mean") is None}

@@ -404,14 +404,22 @@ def refuse_many(runs: int, path: Path) -> None:
         )
 
 
+class SeveralRunsError(DataError):
+    """A folder holds several records, and one was asked for."""
+
+    def __init__(self, found: Sequence[Path], folder: Path, what: str) -> None:
+        self.found = sorted(found)
+        names = ", ".join(str(one.relative_to(folder)) for one in self.found[:20])
+        commands = "; ".join(f"plumbline check {shlex.quote(str(one))}" for one in self.found[:20])
+        super().__init__(f"{folder} holds {len(found)} {what}: {names}", f"check one at a time: {commands}")
+
+
 def only_one(found: Sequence[Path], folder: Path, what: str) -> Path | None:
     """The only one of some records; None for none.
 
     Raises:
-        DataError: there are several; it lists them.
+        SeveralRunsError: there are several; it lists them.
     """
     if len(found) > 1:
-        names = ", ".join(str(one.relative_to(folder)) for one in sorted(found)[:20])
-        commands = "; ".join(f"plumbline check {shlex.quote(str(one))}" for one in sorted(found)[:20])
-        raise DataError(f"{folder} holds {len(found)} {what}: {names}", f"check one at a time: {commands}")
+        raise SeveralRunsError(found, folder, what)
     return found[0] if found else None
