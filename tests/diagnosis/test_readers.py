@@ -505,6 +505,59 @@ def test_a_stage_that_a_loss_alone_tells_is_said_to_be_a_guess(tmp_path):
         assert ["guess" in remark for remark in read(tmp_path).remarks] == [True] * guess
 
 
+NOTEBOOKS = "Step", "Training Loss", "reward", "completions / mean_length", "rewards / right / mean"
+SAID = "Unsloth: Will smartly offload gradients, to save VRAM!\n [20/20 01:33, Epoch 1/1]\n\n"
+
+
+def of_notebook():
+    rows = [[str(n), "0.01", f"{0.4 + n / 99:.4f}", "80.5", f"{0.4 + n / 99:.4f}"] for n in range(1, 21)]
+    return [list(NOTEBOOKS), *rows]
+
+
+def as_html(lines):
+    cells = ("".join(f"<td>{cell}</td>" for cell in line) for line in lines)
+    head = "".join(f"<th>{cell}</th>\n" for cell in lines[0])
+    return (
+        f'<div><progress value="20"></progress>[20/20 00:09]</div><table border="1"><tr style="">{head}</tr>'
+        + "".join(f"<tr>{line}</tr>" for line in list(cells)[1:])
+    )
+
+
+def as_notebook(*outputs):
+    cells = [{"cell_type": "markdown", "source": "# mine"}, {"cell_type": "code", "outputs": list(outputs)}]
+    return json.dumps({"cells": cells, "nbformat": 4})
+
+
+PRINTED = [f"{{'loss': 0.01, 'reward': {0.4 + n / 99:.4f}, 'rewards/right/mean': 0.5}}\n" for n in range(1, 21)]
+PASTED = {
+    "tabs.txt": SAID + "\n".join("\t".join(line) for line in of_notebook()),
+    "tabs.tsv": SAID + "\n".join("\t".join(line) for line in of_notebook()),
+    "blanks.txt": SAID + "\n".join("   ".join(line) for line in of_notebook()) + "\n\nTrainOutput(global_step=20)",
+    "commas.csv": "# my run, of May\n" + "\n".join(",".join(line) for line in of_notebook()),
+    "table.ipynb": as_notebook(
+        {"output_type": "stream", "text": ["loading\n"]},
+        {"output_type": "display_data", "data": {"text/html": [as_html(of_notebook())], "text/plain": ["<HTML>"]}},
+    ),
+    "printed.ipynb": as_notebook({"output_type": "stream", "text": PRINTED[:9]}, {"text": PRINTED[9:]}),
+}
+
+
+@pytest.mark.parametrize("name", PASTED)
+def test_what_is_pasted_or_stands_in_a_notebook(tmp_path, name):
+    (tmp_path / name).write_text(PASTED[name])
+    history = read(tmp_path / name)
+    assert (history.kind, history.logged, history.last_step) == ("rl", 20, 20)
+    assert {"reward", "loss", "part/right"} <= set(history.series)
+    assert history["reward"].values[-1] == pytest.approx(0.602, abs=1e-3)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"cells": [{"outputs": [{"data": 1}, 7]}, 3]}', "[1]", "{", as_notebook()])
+def test_a_notebook_without_a_log_is_a_clear_error(tmp_path, text):
+    (tmp_path / "mine.ipynb").write_text(text)
+    with pytest.raises(DataError, match=r"mine\.ipynb"):
+        read(tmp_path / "mine.ipynb")
+
+
 def test_a_download_of_tensorboard_has_its_metric_in_the_files_name(tmp_path):
     rows = [{"Wall time": 1.7e9, "Step": row["train/global_step"], "Value": row["train/reward"]} for row in logged()]
     (tmp_path / "run-.-tag-train_reward.csv").write_text(as_csv(rows))

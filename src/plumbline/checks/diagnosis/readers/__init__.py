@@ -6,7 +6,7 @@ from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import completions as stored
-from plumbline.checks.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
+from plumbline.checks.diagnosis.readers import console, notebook, own, table, tensorboard, trainer_state, wandb
 from plumbline.checks.diagnosis.readers.logs import with_completions
 from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, SeveralRunsError, only_one
 from plumbline.errors import DataError
@@ -35,6 +35,7 @@ READERS: Mapping[str, Reader] = {
     "wandb": Reader("an offline run of W&B (run-*.wandb)", wandb.find, wandb.read),
     "tensorboard": Reader("event files of TensorBoard", tensorboard.find, tensorboard.read),
     "console": Reader("what a trainer printed (.log, .out, .txt)", console.find, console.read),
+    "notebook": Reader("the outputs of a notebook (.ipynb)", notebook.find, notebook.read),
     "table": Reader("a table of metrics as CSV, JSON lines or JSON (W&B's exports, too)", table.find, table.read),
     "completions": Reader("completions alone (prompt, completion, reward, step)", stored.find, stored.read),
 }

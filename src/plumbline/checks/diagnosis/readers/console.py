@@ -12,11 +12,12 @@ Numbers are matched as text and nothing is evaluated.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
@@ -86,16 +87,23 @@ def find(path: Path) -> Path | None:
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before another is left out."""
-    runs = _runs(_once(_lines(path)))
+    return read_lines(_lines(path), path, config=config_beside(path.parent), folder=path.parent)
+
+
+def read_lines(lines: list[_Line], path: Path, *, config: Mapping[str, Any], folder: Path | None) -> list[History]:
+    """The stages of `lines_of` a text; see `read_log`."""
+    runs = _runs(_once(lines))
     runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
     refuse_many(len(runs), path)
-    config = config_beside(path.parent)
-    return [read_log("console", path, _stepped(run), folder=path.parent, config=config) for run in runs]
+    return [read_log("console", path, _stepped(run), folder=folder, config=config) for run in runs]
 
 
 def _lines(path: Path) -> list[_Line]:
+    return lines_of(read_bytes(path).decode("utf-8", errors="replace"))
+
+
+def lines_of(text: str) -> list[_Line]:
     """The rows of the form that most lines have."""
-    text = read_bytes(path).decode("utf-8", errors="replace")
     with suppress(ValueError, RecursionError):
         if isinstance(json.loads(text.lstrip().partition("\n")[0]), dict | list):
             return []  # JSON lines, which the tables' reader knows more of

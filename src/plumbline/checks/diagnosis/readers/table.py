@@ -6,7 +6,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +76,33 @@ def find(path: Path) -> Path | None:
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a text is JSON, or begins with names of columns, one of which is known."""
+    """Whether a text is JSON, or has a line with names of columns, one of which is known."""
     text = read_text(path).lstrip()
-    first = text.partition("\n")[0]
-    return text.startswith(("{", "[{")) or any(our_name(_metric(name)) for name in re.split(r"[,;\t|]", first))
+    return text.startswith(("{", "[{")) or bool(_from_header(text))
+
+
+_BLANKS = re.compile(r"(?<=\S) {2,}(?=\S)")
+
+
+def _from_header(text: str) -> str:
+    """A table from the line of its names on, which may stand below what a program said first; empty for none.
+
+    What was copied from a terminal has blanks between its columns.
+    """
+    for number, (line, below) in enumerate(pairwise([*text.split("\n", 101)[:101], ""])):
+        blanks = not re.search(r"[,;\t|]", line)
+        head, first = ((_BLANKS.sub("\t", one) if blanks else one) for one in (line, below))
+        names = head.split(_mark(head))
+        numbers = any(as_number(name) is not None for name in names)
+        fits = not first.strip() or len(first.split(_mark(head))) == len(names)
+        if fits and not numbers and any(our_name(_metric(name)) is not None for name in names):
+            rest = text.split("\n", number)[-1]
+            return _BLANKS.sub("\t", rest) if blanks else rest
+    return ""
+
+
+def _mark(header: str) -> str:
+    return max(",;\t|", key=header.count)
 
 
 def read(path: Path) -> list[History]:
@@ -89,6 +114,16 @@ def read(path: Path) -> list[History]:
         rows, skipped = _separated(path)
     else:
         rows, skipped = read_lines(path)
+    return _read_rows(rows, skipped, path)
+
+
+def read_cells(lines: Sequence[Sequence[str]], path: Path, name: str) -> list[History]:
+    """The runs of a table of cells whose first line has the names; of one run under a name."""
+    rows, skipped = _rows_of(lines, "", path)
+    return [replace(one, name=name or one.name) for one in _read_rows(rows, skipped, path)]
+
+
+def _read_rows(rows: Sequence[Mapping[str, Any]], skipped: int, path: Path) -> list[History]:
     runs = _runs(_split(_pivoted(_tagged(rows, path))))
     refuse_many(len(runs), path)
     several = len(runs) > 1
@@ -166,14 +201,19 @@ def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
 def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody reads either."""
     text = read_text(path).lstrip("\n")
-    mark = max(",;\t|", key=text.partition("\n")[0].count)
+    text = _from_header(text) or text
+    mark = _mark(text.partition("\n")[0])
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if any(line)]
-        lines = [line for line in lines if not all(re.fullmatch(r"\s*+(?::?-{2,}+:?)?\s*", cell) for cell in line)]
     except csv.Error as error:
         raise DataError(f"{path} cannot be read as CSV ({error})", "give a table with a line of names") from error
+    lines = [line for line in lines if not all(re.fullmatch(r"\s*+(?::?-{2,}+:?)?\s*", cell) for cell in line)]
     if not lines:
         raise DataError(f"{path} is empty", "look at it again after the first step of training")
+    return _rows_of(lines, mark, path)
+
+
+def _rows_of(lines: Sequence[Sequence[str]], mark: str, path: Path) -> tuple[list[dict[str, Any]], int]:
     header = [name.strip() for name in lines[0]]
     rows: list[dict[str, Any]] = []
     skipped, full = 0, True
