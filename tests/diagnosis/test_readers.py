@@ -473,6 +473,11 @@ def several(rows, names):
 SEEDS = [{"algo": algo, "seed": seed} for algo in ("ppo", "grpo") for seed in (0, 1)]
 REPEATED = {
     "two columns": (several(logged(), SEEDS), ["ppo, seed 0", "ppo, seed 1", "grpo, seed 0", "grpo, seed 1"], 0),
+    "no steps": (
+        [{"run": n % 2, "train/loss": 1.0, "train/reward": 0.1 * n} for n in range(2 * STEPS)],
+        ["run 0", "run 1"],
+        0,
+    ),
     "one after another": (logged() + logged("rate"), ["run 1", "run 2"], 0),
     "resumed": (logged()[:70] + logged("rate")[50:], ["rl"], 0),
     "ranks": (several(logged(), [{"rank": rank} for rank in range(3)]), ["rl"], 240),
@@ -849,6 +854,9 @@ def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
     (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
     history = read(tmp_path / "samples.jsonl")
     assert (history.origin, len(history.samples), history.logged) == ("completions", 8, 4)
+    (tmp_path / "samples.jsonl").write_text('{"prompt": "p", "response": "3"}\n')
+    with pytest.raises(DataError, match="neither a reward nor a loss"):
+        read(tmp_path / "samples.jsonl")
 
 
 # How series are counted otherwise than here, and levels of columns that mislead.

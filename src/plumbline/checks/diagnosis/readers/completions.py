@@ -74,8 +74,8 @@ def read(path: Path) -> list[History]:
     """See `Reader.read`: what completions alone tell, with the means of their rewards as the log."""
     files = _stored(path) if path.is_dir() else [path]
     samples, remarks = _read(files, (), strict=True)
-    if not samples:
-        raise DataError(remarks[0] if remarks else f"{path} holds no completions", "give the trainer's log, too")
+    if not any(one.reward is not None for one in samples):
+        raise DataError(remarks[0] if remarks else f"{path} holds no rewards of completions", "give the trainer's log")
     trained, evaluated = apart(samples, {})
     words = TABLE["trainers"]["trl" if files[0].name.startswith("completions_") else ""]
     alone = (
@@ -140,13 +140,14 @@ def is_completions(file: Path) -> bool:
 
 
 def holds_completions(file: Path) -> bool:
-    """Whether the first row of a file holds a prompt and an answer, and is no logged step."""
+    """Whether the first row of a file holds a prompt and an answer, with what it earned."""
     try:
         row = next(iter(_rows(file)), {})
     except (DataError, ModelError):
         return False
     lower = _lower(row)
-    return isinstance(_first(lower, TEXT), str | list) and _first(lower, PROMPT) is not None
+    paid = {*REWARD, "advantage", "advantages"} & lower.keys()
+    return bool(paid) and isinstance(_first(lower, TEXT), str | list) and _first(lower, PROMPT) is not None
 
 
 def read_completions(path: Path, parts: Sequence[str] = ()) -> Completions:

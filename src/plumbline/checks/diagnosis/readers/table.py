@@ -282,7 +282,8 @@ def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) ->
     """The rows of each run where columns that name runs tell rows of one step apart."""
     named = [key for wanted in _RUN for key in given if key.lower() == wanted]
     named += (texts := [key for key in given if key not in named and _names_things(key, rows)])
-    of: dict[tuple[str, ...], Sequence[_Row]] = {(): with_steps(rows)[0]}
+    stepped, counted = with_steps(rows)
+    of: dict[tuple[str, ...], Sequence[_Row]] = {(): stepped if counted else [{**row, AT: 0} for row in rows]}
     clashes = repeated(of[()]) if named else 0
     for column in named if clashes else []:
         finer: dict[tuple[str, ...], list[_Row]] = {}
