@@ -46,6 +46,9 @@ LOGS = [
     ("20b", "trainer_state.json", {"kl|gap": "sample"}, []),
     ("n06", "trainer_state.json", {}, ["random weights"]),
     ("n11", "metrics.jsonl", {"gap": "by 5."}, []),
+    ("n05", "grpo.log", {"no-signal": "fatal"}, ["rose"]),
+    ("n07", "trainer_log.jsonl", {}, ["fatal"]),
+    ("n16", "run.log", {"reward-falls": "fatal"}, []),
 ]
 
 
@@ -60,8 +63,7 @@ def test_a_log_is_read_as_what_it_is(plumbline, number, file, wanted, unwanted):
     for names, words in wanted.items():
         assert any(words in said.get(name, "-" * 9) for name in names.split("|")), said
     assert not [word for word in unwanted if any(word in one for one in said.values())], said
-    if number in {"11", "11d"}:
-        assert stage["stage"] == "rl"
+    assert stage["stage"] == {"11": "rl", "11d": "rl", "n07": "sft"}.get(number, stage["stage"])
 
 
 # -- rewards -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import Sample
-from plumbline.checks.diagnosis.readers.logs import read_completions
+from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.checks.diagnosis.rules.hacking import find_reward_hacking
 from tests.diagnosis.test_checks import healthy
 from tests.diagnosis.test_more_checks import stored
@@ -160,7 +160,7 @@ def test_other_columns_of_completions_are_read(tmp_path):
     row |= {"advantage": 1.0, "index": 4, "sample_id": 9, "label": "7", "votes": [1], "none": None, "huge": 10**400}
     path = tmp_path / "completions.jsonl"
     path.write_text(json.dumps(row) + "\n")
-    (sample,) = read_completions(path, ["form"])
+    (sample,) = read_completions(path, ["form"]).samples
     assert (sample.parts, sample.others) == ({"form": 0.5}, {"correct": 1.0, "human": 0.25})
 
 

@@ -447,7 +447,10 @@ def melted(ok, bad):
     )
 
 
-@pytest.mark.parametrize("table", [side_by_side, long_table, melted, lambda *both: long_table(*both, column="Name")])
+BY_COLUMN = [lambda *both, name=name: long_table(*both, column=name) for name in ("Name", "algo", "what I tried")]
+
+
+@pytest.mark.parametrize("table", [side_by_side, long_table, melted, *BY_COLUMN])
 def test_each_run_of_a_table_is_judged(tmp_path, table):
     (tmp_path / "export.csv").write_text(table(logged(), logged("gradient")))
     (tmp_path / "config.json").write_text('{"beta": 0.04}')
@@ -461,6 +464,103 @@ def test_a_run_resumed_under_another_name_is_one(tmp_path):
     rows = [{"run": "a" if row["train/global_step"] < 60 else "b", **row} for row in logged()]
     (tmp_path / "export.csv").write_text(as_csv(rows))
     assert read(tmp_path / "export.csv").logged == STEPS
+
+
+def several(rows, names):
+    return [{**name, **row} for row in rows for name in names]
+
+
+SEEDS = [{"algo": algo, "seed": seed} for algo in ("ppo", "grpo") for seed in (0, 1)]
+REPEATED = {
+    "two columns": (several(logged(), SEEDS), ["ppo, seed 0", "ppo, seed 1", "grpo, seed 0", "grpo, seed 1"], 0),
+    "no steps": (
+        [{"run": n % 2, "train/loss": 1.0, "train/reward": 0.1 * n} for n in range(2 * STEPS)],
+        ["run 0", "run 1"],
+        0,
+    ),
+    "one after another": (logged() + logged("rate"), ["run 1", "run 2"], 0),
+    "resumed": (logged()[:70] + logged("rate")[50:], ["rl"], 0),
+    "ranks": (several(logged(), [{"rank": rank} for rank in range(3)]), ["rl"], 240),
+    "several GPUs": (several(logged(), [{"device": f"cuda:{rank}"} for rank in range(2)]), ["rl"], 120),
+    "train and validation": (several(logged(), [{"split": "train"}, {"split": "val"}]), ["rl"], 0),
+}
+
+
+@pytest.mark.parametrize("what", REPEATED)
+def test_rows_of_one_step_are_several_runs_or_are_said(tmp_path, what):
+    rows, names, left_out = REPEATED[what]
+    for number, row in enumerate(rows):
+        row["train/loss"] += 1e-3 * (number % 7)
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    histories = read_histories(tmp_path)
+    assert [history.name for history in histories] == names
+    for history in histories:
+        assert history.logged == STEPS
+        assert bool(len(history["eval/reward"])) == (what == "train and validation")
+        assert [remark.split()[0] for remark in history.remarks] == [str(left_out)] * bool(left_out)
+
+
+def test_a_stage_that_a_loss_alone_tells_is_said_to_be_a_guess(tmp_path):
+    for more, guess in (("", True), ("\tValidation Loss", False), ("\treward", False)):
+        lines = [
+            f"Step\tTraining Loss{more}",
+            *(f"{n}\t0.5{bool(more) * (chr(9) + '0.4')}" for n in range(10, 200, 10)),
+        ]
+        (tmp_path / "mine.tsv").write_text("\n".join(lines))
+        assert ["guess" in remark for remark in read(tmp_path).remarks] == [True] * guess
+
+
+NOTEBOOKS = "Step", "Training Loss", "reward", "completions / mean_length", "rewards / right / mean"
+SAID = "Unsloth: Will smartly offload gradients, to save VRAM!\n [20/20 01:33, Epoch 1/1]\n\n"
+
+
+def of_notebook():
+    rows = [[str(n), "0.01", f"{0.4 + n / 99:.4f}", "80.5", f"{0.4 + n / 99:.4f}"] for n in range(1, 21)]
+    return [list(NOTEBOOKS), *rows]
+
+
+def as_html(lines):
+    cells = ("".join(f"<td>{cell}</td>" for cell in line) for line in lines)
+    head = "".join(f"<th>{cell}</th>\n" for cell in lines[0])
+    return (
+        f'<div><progress value="20"></progress>[20/20 00:09]</div><table border="1"><tr style="">{head}</tr>'
+        + "".join(f"<tr>{line}</tr>" for line in list(cells)[1:])
+    )
+
+
+def as_notebook(*outputs):
+    cells = [{"cell_type": "markdown", "source": "# mine"}, {"cell_type": "code", "outputs": list(outputs)}]
+    return json.dumps({"cells": cells, "nbformat": 4})
+
+
+PRINTED = [f"{{'loss': 0.01, 'reward': {0.4 + n / 99:.4f}, 'rewards/right/mean': 0.5}}\n" for n in range(1, 21)]
+PASTED = {
+    "tabs.txt": SAID + "\n".join("\t".join(line) for line in of_notebook()),
+    "tabs.tsv": SAID + "\n".join("\t".join(line) for line in of_notebook()),
+    "blanks.txt": SAID + "\n".join("   ".join(line) for line in of_notebook()) + "\n\nTrainOutput(global_step=20)",
+    "commas.csv": "# my run, of May\n" + "\n".join(",".join(line) for line in of_notebook()),
+    "table.ipynb": as_notebook(
+        {"output_type": "stream", "text": ["loading\n"]},
+        {"output_type": "display_data", "data": {"text/html": [as_html(of_notebook())], "text/plain": ["<HTML>"]}},
+    ),
+    "printed.ipynb": as_notebook({"output_type": "stream", "text": PRINTED[:9]}, {"text": PRINTED[9:]}),
+}
+
+
+@pytest.mark.parametrize("name", PASTED)
+def test_what_is_pasted_or_stands_in_a_notebook(tmp_path, name):
+    (tmp_path / name).write_text(PASTED[name])
+    history = read(tmp_path / name)
+    assert (history.kind, history.logged, history.last_step) == ("rl", 20, 20)
+    assert {"reward", "loss", "part/right"} <= set(history.series)
+    assert history["reward"].values[-1] == pytest.approx(0.602, abs=1e-3)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"cells": [{"outputs": [{"data": 1}, 7]}, 3]}', "[1]", "{", as_notebook()])
+def test_a_notebook_without_a_log_is_a_clear_error(tmp_path, text):
+    (tmp_path / "mine.ipynb").write_text(text)
+    with pytest.raises(DataError, match=r"mine\.ipynb"):
+        read(tmp_path / "mine.ipynb")
 
 
 def test_a_download_of_tensorboard_has_its_metric_in_the_files_name(tmp_path):
@@ -477,6 +577,7 @@ def test_a_table_without_steps_has_row_numbers(tmp_path):
     assert_found(read(tmp_path / "mine.csv"), "rate")
     (tmp_path / "far.jsonl").write_text('{"step": 1%s, "loss": 1}\n{"step": NaN, "loss": 2}' % ("0" * 300))
     assert read(tmp_path / "far.jsonl")["loss"].steps.tolist() == [1, 2]
+    assert [read(tmp_path / name)["loss"].counted for name in ("mine.csv", "far.jsonl")] == [False, False]
 
 
 def test_evaluations_that_have_a_step_of_their_own(tmp_path):
@@ -591,15 +692,25 @@ def test_a_folder_without_records_and_one_with_many(tmp_path):
     assert read(tmp_path / "a.csv").settings == {}, "a model's own configuration is none of the trainer's"
 
 
-def test_a_folder_of_runs_names_the_command_for_each(tmp_path):
+def test_a_folder_of_runs_has_a_line_for_each(tmp_path, plumbline):
     for name in ("a", "b c"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "metrics.csv").write_text(as_csv(logged()))
+        (tmp_path / name / "metrics.csv").write_text(as_csv(logged("rate" if name == "a" else "")))
         if name == "a":
             assert read(tmp_path).logged == read(tmp_path / "a").logged, "the only run is read"
     with pytest.raises(DataError, match="2 folders with a run: a, b c") as caught:
         read(tmp_path)
     assert f"plumbline check {tmp_path}/a; plumbline check '{tmp_path}/b c'" in str(caught.value.fix)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "metrics.csv").write_text("")
+    code, out, _ = plumbline("check", tmp_path)
+    *lines, _ = out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["fatal", "a"], ["clear", "b"], ["error", "c"]]
+    assert (code, "rate-exhausted" in lines[0], "rose" in lines[1], "empty" in lines[2]) == (1, True, True, True)
+    assert plumbline("check", tmp_path, "--completions", tmp_path / "c" / "metrics.csv")[0] == 1
+    _, out, _ = plumbline("check", tmp_path, "--json")
+    runs = json.loads(out)["runs"]
+    assert [runs["a"]["fatal"], runs["b c"]["fatal"], set(runs["c"])] == [True, False, {"error", "fix"}]
 
 
 def test_the_last_value_of_each_metric_is_one_row(tmp_path):
@@ -646,6 +757,106 @@ def test_completions_of_verl_and_of_swift(tmp_path):
     columns["step"] = ["3", "3"]
     (tmp_path / "completions" / "7.jsonl").write_text(json.dumps(columns) + "\n")
     assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [(3, "a", 0.5), (3, "b", 1.0)]
+
+
+# One answer, its prompt, reward 0.75 of the parts form 1 and right 0.5, at step 7, as people write it.
+CHAT = [
+    {"role": "user", "content": "what is it"},
+    {"role": "assistant", "content": [{"text": "it is"}]},
+]
+PARTS = {"form": 1.0, "right": 0.5}
+ASKED = {"prompt": "what is it", "completion": "it is", "step": 7}
+LAYOUTS = {
+    "id beside prompt": {**ASKED, "id": "row-3", "reward": 0.75, **PARTS},
+    "nested": {**ASKED, "rewards": PARTS, "reward": 0.75},
+    "nested with total": {**ASKED, "rewards": {**PARTS, "total": 0.75}},
+    "components": {**ASKED, "reward": 0.75, "reward_components": {"form": True, "right": "0.5"}},
+    "paths": {**ASKED, "score": 0.75, "rewards/form": 1.0, "rewards/right/mean": 0.5},
+    "capitals": {"Step": 7, "Question": "what is it", "Response": "it is", "Reward": 0.75, **PARTS},
+    "messages": {"prompt": CHAT[:1], "completion": CHAT[1:], "global_step": 7, "reward": 0.75, "scores": PARTS},
+    "one chat": {"messages": CHAT, "step": 7, "reward": 0.75, "metrics": PARTS},
+    "verl": {"input": "what is it", "output": "it is", "gts": "it", "score": 0.75, "step": 7, **PARTS},
+    "verifiers": {"example_id": 3, "prompt": CHAT[:1], "completion": CHAT[1:], "reward": 0.75, "step": 7, **PARTS},
+    "a prompt a row": {
+        "problem": "what is it",
+        "completions": ["it is"] * 2,
+        "rewards": [0.75] * 2,
+        "scores": {"form": [1.0] * 2, "right": [0.5] * 2},
+        "step": 7,
+    },
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_completions_in_the_layouts_that_people_write(tmp_path, layout):
+    rows = [{**row, "train/rewards/form": 0.4, "train/rewards/right": 0.4} for row in logged()]
+    (tmp_path / "metrics.csv").write_text(as_csv(rows))
+    (tmp_path / "completions.jsonl").write_text(json.dumps(LAYOUTS[layout]) + "\n")
+    history = read(tmp_path)
+    first = history.samples[0]
+    assert (first.step, first.prompt, first.text, first.reward) == (7, "what is it", "it is", 0.75)
+    assert (first.parts, history.remarks) == (PARTS, ())
+    assert not {"samples", "prompts"} & set(history.logs)
+    with pytest.raises(DataError, match="there is no"):
+        read_histories(tmp_path, tmp_path / "elsewhere.jsonl")
+
+
+def test_what_completions_lack_is_said_with_their_columns(tmp_path):
+    rows = [{**row, "rewards/form": 0.4} for row in logged()]
+    (tmp_path / "metrics.csv").write_text(as_csv(rows))
+    (tmp_path / "completions.csv").write_text("text;points;asked\n1,5 apples;1;how many\n")
+    history = read(tmp_path)
+    assert history.samples[0].text == "1,5 apples"
+    (remark,) = history.remarks
+    for word in ("no prompt", "no reward", "no step", "form)", "text, points, asked"):
+        assert word in remark
+    (tmp_path / "completions.csv").write_text("said\nyes\n")
+    assert "row 1 has no completion" in read(tmp_path).remarks[0]
+
+
+def write_parquet(folder):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder.mkdir()
+    for step in range(10, 40, 10):
+        rows = [
+            {"step": step, "prompt": f"p {n // 4}", "completion": "c", "form": n % 2, "right": 0.5, "advantage": 0.0}
+            for n in range(8)
+        ]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"completions_{step:05}.parquet")
+
+
+def test_parquet_without_pyarrow_costs_its_own_checks_alone(tmp_path, monkeypatch, plumbline):
+    rows = [{"step": row["train/global_step"], **row} for row in logged("rate")]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": rows, "global_step": 120}))
+    write_parquet(tmp_path / "completions")
+    (history,) = read_histories(tmp_path)
+    assert (len(history.samples), history.remarks) == (24, ())
+    monkeypatch.setattr("plumbline.config.imports.find_spec", lambda name: None if name == "pyarrow" else name)
+    for more in ([], ["--completions", tmp_path / "completions"]):
+        _, out, err = plumbline("check", tmp_path, *more)
+        assert "rate-exhausted" in out, err
+        assert out.count("uv tool install . --with pyarrow") == 1
+        assert "log_completions" not in out
+
+
+def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
+    (tmp_path / "README.md").write_text("# mine")
+    with pytest.raises(DataError, match="no record") as caught:
+        read(tmp_path)
+    assert "save_steps" in caught.value.fix
+    write_parquet(tmp_path / "completions")
+    for place in (tmp_path, tmp_path / "completions", tmp_path / "completions" / "completions_00010.parquet"):
+        history = read(place)
+        assert set(history.series) == {"reward", "reward_std", "part/form", "part/right"}
+        assert history["reward"].values[0] == 1.0
+        assert "save_steps" in history.remarks[0]
+    rows = [{"prompt": "p", "response": "3", "reward": 0.5, "step": n // 2} for n in range(8)]
+    (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    history = read(tmp_path / "samples.jsonl")
+    assert (history.origin, len(history.samples), history.logged) == ("completions", 8, 4)
+    (tmp_path / "samples.jsonl").write_text('{"prompt": "p", "response": "3"}\n')
+    with pytest.raises(DataError, match="neither a reward nor a loss"):
+        read(tmp_path / "samples.jsonl")
 
 
 # How series are counted otherwise than here, and levels of columns that mislead.
@@ -723,6 +934,7 @@ def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
     ("column", "told", "more"),
     [
         ("frac_reward_zero_std", "raise num_generations", "log_completions=True"),
+        ("train/frac_reward_zero_std", "raise num_generations", "log_completions=True"),
         ("actor/entropy", "raise actor_rollout_ref.rollout.n", "trainer.rollout_data_dir=DIR"),
         ("entropy", "raise the answers a prompt", "--completions FILE"),
     ],

@@ -18,7 +18,7 @@ from plumbline.cli import options as take
 from plumbline.cli.exits import clear_exits
 from plumbline.cli.output import print_json, print_tables, print_text, progress, say, tell
 from plumbline.config import imports
-from plumbline.errors import RecipeError
+from plumbline.errors import DataError, RecipeError
 from plumbline.runs import claims
 
 app = typer.Typer(
@@ -442,7 +442,8 @@ def check(
     seconds and without the weights. Anything else is the records of a run: a run directory of Plumbline, finished or
     going on; trainer_state.json of TRL and transformers (a file, a checkpoint or an output folder); an offline run of
     W&B, the address of a run there, or what was exported from it; TensorBoard's event files; a table of metrics as CSV,
-    JSON lines or JSON; or what a trainer printed (train.log); each with the completions beside it, where some are.
+    JSON lines or JSON; or what a trainer printed (train.log); each with the completions beside it, where some are. Of a
+    folder with several runs each has a line.
     """
     from plumbline.checks.diagnosis.readers.wandb import is_page
     from plumbline.recipe import is_recipe
@@ -461,13 +462,19 @@ def check(
     if overrides:
         raise RecipeError(f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe")
     from plumbline.checks.check import examine
-    from plumbline.checks.diagnosis.readers import read_histories
+    from plumbline.checks.diagnosis.readers import read_runs
     from plumbline.checks.diagnosis.rules import CHECKS
-    from plumbline.reports.findings import as_values, shown
+    from plumbline.reports.findings import as_values, in_lines, runs_as_values, shown
 
-    examined = [examine(history, CHECKS) for history in read_histories(path, completions)]
-    print_json(as_values(examined)) if as_json else print_tables(*shown(examined, verbose=verbose))
-    if any(one.fatal for one in examined):
+    runs: dict[str, Any] = {
+        name: run if isinstance(run, DataError) else [examine(history, CHECKS) for history in run]
+        for name, run in read_runs(path, completions).items()
+    }
+    if isinstance(examined := runs.get(""), list):
+        print_json(as_values(examined)) if as_json else print_tables(*shown(examined, verbose=verbose))
+    else:
+        print_json(runs_as_values(runs)) if as_json else print_tables(*in_lines(runs), wrap=False)
+    if any(one.fatal for run in runs.values() if isinstance(run, list) for one in run):
         raise typer.Exit(1)
 
 

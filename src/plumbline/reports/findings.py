@@ -11,8 +11,10 @@ from rich.text import Text
 from plumbline.checks.check import Examination, Finding, Level, missing_data, more_checks
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.errors import DataError
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
+_STYLES = {str(level): colour for level, colour in COLOURS.items()} | {"error": COLOURS["fatal"]}
 
 
 def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterator[Text]:
@@ -32,6 +34,7 @@ def shown(examined: Sequence[Examination[History]], *, verbose: bool) -> Iterato
             + (f"; {history.skipped} lines or records could not be read" if history.skipped else ""),
             style="bold",
         )
+        yield from (Text(remark, style="dim") for remark in history.remarks)
         ours = history.origin == "plumbline"
         yield from said(one.findings, one.clear, one.not_run, ours=ours, verbose=verbose, logs=history.logs)
 
@@ -84,6 +87,7 @@ def as_values(examined: Sequence[Examination[History]]) -> dict[str, Any]:
                 "last_step": one.context.last_step,
                 "completions": len(one.context.samples),
                 "skipped": one.context.skipped,
+                "remarks": list(one.context.remarks),
                 "outcome": (came := outcome(one.context)) and _finite(came.plain()),
                 "findings": [plain(finding) for finding in one.findings],
                 "clear": list(one.clear),
@@ -92,6 +96,48 @@ def as_values(examined: Sequence[Examination[History]]) -> dict[str, Any]:
             for one in examined
         ],
     }
+
+
+Runs = Mapping[str, Sequence[Examination[History]] | DataError]
+"""The stages of several runs by their names, or why one cannot be read."""
+
+
+def in_lines(runs: Runs) -> Iterator[Text]:
+    """A line for each stage of several runs: how bad it is, its name, what came of it, and its first finding."""
+    lines: list[tuple[str, str, str, str]] = []
+    for name, run in runs.items():
+        if isinstance(run, DataError):
+            lines.append(("error", name, run.cause, ""))
+            continue
+        for one in run:
+            first = one.findings[0] if one.findings else None
+            came = outcome(one.context)
+            shown_as = f"{name}: {one.context.name}" if len(run) > 1 else name
+            said_of = f"{first.what}  ({first.check})" if first is not None and first.level != "note" else ""
+            lines.append(
+                (
+                    first.level if first is not None and said_of else "clear",
+                    shown_as,
+                    "" if came is None else came.said,
+                    said_of,
+                )
+            )
+    widths = [max(len(line[at]) for line in lines) for at in (0, 1)]
+    for level, name, came_of, said_of in lines:
+        text = Text()
+        text.append(level.ljust(widths[0]), style=_STYLES.get(level, ""))
+        text.append(f"  {name.ljust(widths[1])}  {'; '.join(filter(None, (came_of, said_of)))}")
+        yield text
+    yield Text("all of one: plumbline check FOLDER/NAME", style="dim")
+
+
+def runs_as_values(runs: Runs) -> dict[str, Any]:
+    """The same as JSON values, with all that was found in each."""
+    values = {
+        name: {"error": run.cause, "fix": run.fix} if isinstance(run, DataError) else as_values(run)
+        for name, run in runs.items()
+    }
+    return {"fatal": any(one.get("fatal", False) for one in values.values()), "runs": values}
 
 
 def plain(finding: Finding) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, .
 
 def every_step(series: Series) -> bool:
     """Whether neighbouring rows are of neighbouring steps; else a row may stand for several, as with logging_steps."""
-    return len(series) < 2 or int(np.median(np.diff(series.steps))) <= 1
+    return series.counted and (len(series) < 2 or int(np.median(np.diff(series.steps))) <= 1)
 
 
 def level(series: Series) -> float:

@@ -15,7 +15,10 @@ Names of series, each with a value a logged step:
     gap_kl                  KL divergence between sampler and scorer in nats a token, by whatever estimator was logged
     loss, gradient, rate, epoch, accuracy    the gradient's norm before clipping, the learning rate
     signal, noise           in the squared norm of a step's gradient
-    eval/reward, eval/loss, eval/NAME        evaluations inside training
+    truth/NAME              what says whether answers are right, and is no reward: an accuracy, a pass rate
+    preference/NAME         margin, accuracy, chosen, rejected, logps_chosen, logps_rejected: of pairs
+    eval/reward, eval/loss, eval/NAME        evaluations inside training; eval/reward/SET and eval/loss/SET of several
+                            sets, eval/preference/NAME of held-out pairs
 """
 
 import re
@@ -41,13 +44,15 @@ class Series:
     values: NDArray[np.float64]
     rounding: float = 0.0
     """The most that printing changed a value by: half a unit of the last printed digit; 0 where nothing was rounded."""
+    counted: bool = True
+    """Whether the steps were logged; else rows are numbered, and how many steps each stands for is unknown."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def since(self, step: int) -> "Series":
         """From a step on."""
-        return Series(self.steps[self.steps >= step], self.values[self.steps >= step], self.rounding)
+        return replace(self, steps=self.steps[self.steps >= step], values=self.values[self.steps >= step])
 
     def at(self, step: int) -> NDArray[np.float64]:
         """The value of a step [1]; [0] where none was logged."""
@@ -56,7 +61,7 @@ class Series:
 
     def last(self, count: int) -> "Series":
         """The last so many."""
-        return Series(self.steps[-count:], self.values[-count:], self.rounding)
+        return replace(self, steps=self.steps[-count:], values=self.values[-count:])
 
 
 EMPTY = Series(np.array([], dtype=np.int64), np.array([]))
@@ -118,6 +123,8 @@ class History(Context):
     """None where nobody can tell."""
     skipped: int = 0
     """Lines of the records, or cells of a table, that could not be read."""
+    remarks: Sequence[str] = ()
+    """What else was not read, or is a guess, for people."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What another trainer calls keys of a recipe; empty for our own runs."""
     logs: Mapping[str, str] = field(default_factory=dict)

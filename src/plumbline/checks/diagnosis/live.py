@@ -15,7 +15,7 @@ import numpy as np
 from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.readers import own
-from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, kind_of, our_name
+from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, columns_of, kind_of, our_name
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe
@@ -96,7 +96,7 @@ class Live:
             self.series[name] = Series(
                 np.concatenate([old.steps[kept], new.steps]), np.concatenate([old.values[kept], new.values])
             )
-        self._columns.update(*self._rows)
+        self._columns.update(columns_of(self._rows))
         self._rows.clear()
         kind = kind_of(self.series, self._columns)
         if kind is None:

@@ -9,7 +9,7 @@ from typing import Any
 from plumbline.checks.check import Finding, missing_data, more_checks
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.live import Live, know, message
-from plumbline.checks.diagnosis.readers.logs import apart, read_completions
+from plumbline.checks.diagnosis.readers.completions import apart, read_completions
 from plumbline.checks.diagnosis.readers.rows import TABLE, our_settings
 from plumbline.recipe.handoff import ChecksSection
 from plumbline.runs.observers import alert
@@ -164,7 +164,7 @@ class CheckCallback(Guest):
         for key, file in _completions(args).items():
             if key not in self._read and history is not None:
                 self._read.add(key)
-                samples, _ = apart(read_completions(file, history.names("part/")), history.series)
+                samples, _ = apart(read_completions(file, history.names("part/")).samples, history.series)
                 self._live.complete(one for one in samples if until is None or one.step <= until)
 
 

@@ -1,13 +1,14 @@
 """Records of runs, whoever made them, read into histories. A new kind is a file here and a line in `READERS`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
-from plumbline.checks.diagnosis.readers.logs import apart, read_completions
-from plumbline.checks.diagnosis.readers.rows import only_one
+from plumbline.checks.diagnosis.readers import completions as stored
+from plumbline.checks.diagnosis.readers import console, notebook, own, table, tensorboard, trainer_state, wandb
+from plumbline.checks.diagnosis.readers.logs import with_completions
+from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, SeveralRunsError, only_one
 from plumbline.errors import DataError
 from plumbline.storage import open_regular
 
@@ -34,7 +35,9 @@ READERS: Mapping[str, Reader] = {
     "wandb": Reader("an offline run of W&B (run-*.wandb)", wandb.find, wandb.read),
     "tensorboard": Reader("event files of TensorBoard", tensorboard.find, tensorboard.read),
     "console": Reader("what a trainer printed (.log, .out, .txt)", console.find, console.read),
+    "notebook": Reader("the outputs of a notebook (.ipynb)", notebook.find, notebook.read),
     "table": Reader("a table of metrics as CSV, JSON lines or JSON (W&B's exports, too)", table.find, table.read),
+    "completions": Reader("completions alone (prompt, completion, reward, step)", stored.find, stored.read),
 }
 
 
@@ -55,10 +58,35 @@ def read_histories(path: Path | str, completions: Path | None = None) -> list[Hi
     if not completions.exists():
         raise DataError(f"there is no {completions}", "check --completions")
     last = histories[-1]
-    if not (samples := read_completions(completions, last.names("part/"))):
+    found = stored.read_completions(completions, last.names("part/"))
+    if not found.samples and not found.remarks:
         raise DataError(f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it")
-    trained, evaluated = apart(samples, last.series)
-    return [*histories[:-1], replace(last, samples=trained, evaluated=evaluated)]
+    return [*histories[:-1], with_completions(last, found)]
+
+
+def read_runs(path: Path | str, completions: Path | None = None) -> dict[str, list[History] | DataError]:
+    """The stages of each run of a folder by its place there, or why it cannot be read; of a single run under no name.
+
+    Args:
+        path: see `read_histories`.
+        completions: of a single run.
+
+    Raises:
+        DataError: as `read_histories`; there are several runs, and completions of one.
+    """
+    try:
+        return {"": read_histories(path, completions)}
+    except SeveralRunsError as several:
+        if completions is not None or len(several.found) > MOST_RUNS:
+            raise
+        return {str(one.relative_to(path)): _tried(one) for one in several.found}
+
+
+def _tried(path: Path) -> list[History] | DataError:
+    try:
+        return _read(path)
+    except DataError as error:
+        return error
 
 
 def _read(path: Path) -> list[History]:
@@ -78,7 +106,12 @@ def _read(path: Path) -> list[History]:
     if run := only_one([one for one in below if one.is_dir() and _holds_run(one)], path, "folders with a run"):
         return _read(run)
     known = "; ".join(reader.what for reader in READERS.values())
-    raise DataError(f"{path} holds no record of a run that is known", f"known are: {known}; or an address of W&B")
+    early = (
+        "of TRL or transformers there is none before the first checkpoint (save_steps): till then give what it printed "
+        "(train.log), or add CheckCallback; "
+    )
+    advice = f"{early if path.is_dir() else ''}known are: {known}; or an address of W&B"
+    raise DataError(f"{path} holds no record of a run that is known", advice)
 
 
 def _holds_run(folder: Path) -> bool:

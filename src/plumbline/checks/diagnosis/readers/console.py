@@ -3,7 +3,7 @@
     {'loss': 0.1, 'grad_norm': '2.4', ...}      transformers, TRL, ms-swift, OpenRLHF; progress bars give the steps
     step:3 - critic/score/mean:0.25 - ...       verl
     Step 3/500 | Loss: 0.1 | Reward: 0.25       prime-rl, and many scripts; also `iter 3: loss 2.1, lr 1e-4`
-    │ loss │ 0.1 │  and  • Loss: 0.1            metrics below the step: NeMo-RL, tinker, open-instruct, AReaL
+    │ loss │ 0.1 │  and  • Loss: 0.1            metrics below the step: NeMo-RL, tinker, torchforge, AReaL
     12%|█ | 3/25 [00:09<01:06, loss=0.1]         a bar of tqdm with its metrics: old OpenRLHF, trlx, torchtune, scripts
 
 Numbers are matched as text and nothing is evaluated.
@@ -12,15 +12,17 @@ Numbers are matched as text and nothing is evaluated.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import (
+    AT,
     as_number,
     is_step,
     marked,
@@ -60,7 +62,7 @@ _CELL = re.compile(
 _SECTION = re.compile(r"\W{0,20}[│|┃]\s{0,80}([A-Za-z]\w{0,40}/)\s{0,80}[│|┃]\s{0,80}[│|┃]")
 """Of Stable-Baselines3: `| rollout/ |  |`, and the names below it without that."""
 _BULLET = re.compile(
-    rf"\W{{0,20}}[•*-]\s{{1,4}}({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$", re.IGNORECASE
+    rf"(?:\W{{0,20}}[•*-]\s{{1,4}}|\s{{1,8}})({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$", re.IGNORECASE
 )
 _ANCHORS = frozenset({"loss", "reward", "reward_std", "eval/loss", "eval/reward"})
 """A line that has none of these is a configuration or a sample, and no logged step."""
@@ -85,16 +87,23 @@ def find(path: Path) -> Path | None:
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before another is left out."""
-    runs = _runs(_once(_lines(path)))
+    return read_lines(_lines(path), path, config=config_beside(path.parent), folder=path.parent)
+
+
+def read_lines(lines: list[_Line], path: Path, *, config: Mapping[str, Any], folder: Path | None) -> list[History]:
+    """The stages of `lines_of` a text; see `read_log`."""
+    runs = _runs(_once(lines))
     runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
     refuse_many(len(runs), path)
-    config = config_beside(path.parent)
-    return [read_log("console", path, _stepped(run), folder=path.parent, config=config) for run in runs]
+    return [read_log("console", path, _stepped(run), folder=folder, config=config) for run in runs]
 
 
 def _lines(path: Path) -> list[_Line]:
+    return lines_of(read_bytes(path).decode("utf-8", errors="replace"))
+
+
+def lines_of(text: str) -> list[_Line]:
     """The rows of the form that most lines have."""
-    text = read_bytes(path).decode("utf-8", errors="replace")
     with suppress(ValueError, RecursionError):
         if isinstance(json.loads(text.lstrip().partition("\n")[0]), dict | list):
             return []  # JSON lines, which the tables' reader knows more of
@@ -146,7 +155,15 @@ def _verl(lines: Sequence[str]) -> Iterator[_Row]:
 
 def _logged_pairs(text: str) -> _Row:
     """The metrics of a line; nothing where it is no logged step."""
-    pairs = {key: value for key, value in _PAIR.findall(text) if our_name(key) is not None or marked(key, "rl")}
+    found: _Row = dict(_PAIR.findall(text))
+    # mlx-lm logs each part of the reward as `NAME mean X, NAME std Y`.
+    parts = {key.removesuffix(" std") for key in found if key.endswith(" std") and our_name(key) is None}
+    parts = {part for part in parts if f"{part} mean" in found and our_name(f"{part} mean") is None}
+    of = {f"{part} mean": f"rewards/{part}" for part in parts} | {
+        f"{part} std": f"rewards_{part}_std" for part in parts
+    }
+    named = {of.get(key, key): value for key, value in found.items()}
+    pairs = {key: value for key, value in named.items() if our_name(key) is not None or marked(key, "rl")}
     return pairs if _is_logged(pairs) else {}
 
 
@@ -281,7 +298,7 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
     rows, step, trained = [], offset, set(at)
     for number, row in enumerate(logged):
         step += every if number in trained else 0
-        rows.append({**row, "step": str(max(step, offset + every))})
+        rows.append({**row, "step" if known else AT: str(max(step, offset + every))})
     if known and total >= step:
         rows[-1]["total_steps"] = str(total)
     return rows

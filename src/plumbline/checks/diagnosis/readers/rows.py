@@ -76,8 +76,9 @@ def _ours(name: str) -> _Ours | None:
 
 def trainer_of(columns: Iterable[str]) -> str:
     """Whose columns these are: a name in `trainers` of names.yaml, empty for any other's."""
+    spelled = [one for column in columns for one in _spellings(column)]
     found = [
-        one for one, of in TABLE["trainers"].items() if one and any(map(re.compile(of["columns"]).fullmatch, columns))
+        one for one, of in TABLE["trainers"].items() if one and any(map(re.compile(of["columns"]).fullmatch, spelled))
     ]
     return found[0] if len(found) == 1 else ""
 
@@ -136,6 +137,7 @@ def collect_series(
     name: Callable[[str], str | None] = our_name,
     step: str = "step",
     printed: bool = False,
+    counted: bool = True,
 ) -> dict[str, Series]:
     """The numbers of rows by our names.
 
@@ -144,6 +146,7 @@ def collect_series(
         name: our name of theirs; None leaves a key out.
         step: their key of the step.
         printed: whether the numbers may have been rounded when they were written.
+        counted: see `Series`.
     """
     found: dict[str, dict[str, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
@@ -176,7 +179,7 @@ def collect_series(
             values = np.log(np.maximum(values, 1e-9))
         elif (scale.times, scale.plus) != (1, 0):
             values, rounding = values * scale.times + scale.plus, rounding * abs(scale.times)
-        series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding)
+        series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding, counted)
     return series
 
 
@@ -267,20 +270,36 @@ def _rounding(written: Sequence[_Written], values: NDArray[np.float64], log: tup
     return 0.5 * (unit if exponents else max(unit, 10.0**-decimals))
 
 
-IS_REWARD = re.compile(r"reward|(?:part|part_std)/.+")
+IS_REWARD = re.compile(r"reward(?:_std)?|(?:part|part_std)/.+")
+AT = "\0step"
+"""The step of a row, once it is known; no trainer's name."""
+NOTHING = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
+"""Texts that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
 
-def kind_of(series: Iterable[str], columns: Iterable[str] = ()) -> Kind | None:
+def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
+    """Names of columns that hold something in some row, in order: neither nothing nor NaN."""
+    found: dict[str, None] = {}
+    for row in rows:
+        for key, value in row.items():
+            if key not in found and value is not None and str(value).strip().lower() not in {*NOTHING, "nan"}:
+                found[key] = None
+    return found
+
+
+def kind_of(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind | None:
     """The kind of a stage; None where nothing says that it is training.
 
     Columns that only RL has decide, whether a check reads them or not; those of preference training, which has rewards
-    of pairs, stand for supervised training unless groups of samples are there.
+    of pairs, stand for supervised training unless groups of samples are there. A series of NaN decides nothing where
+    another holds numbers.
 
     Args:
-        series: names of what was read.
-        columns: all names of the log.
+        series: what was read.
+        columns: names of the log that hold something: see `columns_of`.
     """
-    names, columns = set(series), list(columns)
+    names = {name for name, one in series.items() if np.isfinite(one.values).any()} or set(series)
+    columns = list(columns)
     if names & {"reward_std", "zero_std", "clip"}:
         return "rl"
     if any(marked(column, "preference") for column in columns) and not any("scores" in column for column in columns):
@@ -291,21 +310,43 @@ def kind_of(series: Iterable[str], columns: Iterable[str] = ()) -> Kind | None:
         return "rl"
     if "kl" in names and not any(marked(column, "supervised") for column in columns):
         return "rl"
-    return "sft" if names & {"loss", "eval/loss"} else None
+    return "sft" if any(name == "loss" or name.startswith("eval/loss") for name in names) else None
 
 
 def of_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with `eval_` before each metric where it is of an evaluation: TRL has logged some of these without it."""
-    if "loss" in row or not {"eval_runtime", "eval_loss"} & set(row):
-        return dict(row)
-    return {
-        key if key.startswith("eval") or is_step(key) or key == "epoch" else f"eval_{key}": one
-        for key, one in row.items()
-    }
+    return dict(row) if "loss" in row or not {"eval_runtime", "eval_loss"} & set(row) else as_held_out(row)
 
 
-AT = "\0step"
-"""The step of a row, once it is known; no trainer's name."""
+def as_held_out(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of an evaluation with `eval_` before each metric."""
+
+    def named(key: str) -> str:
+        known = key.startswith("eval") or is_step(key) or (our_name(key) or "").startswith("eval/")
+        return key if known or key == "epoch" else f"eval_{re.sub('^train[/_]', '', key)}"
+
+    return {named(key): one for key, one in row.items()}
+
+
+def repeated(rows: Iterable[Mapping[str, Any]], step: str = AT, *, otherwise: bool = False) -> int:
+    """How many rows say something of a step and a metric that a row before them spoke of.
+
+    Args:
+        rows: each with its step.
+        step: their key of the step.
+        otherwise: whether only those count that say another value.
+    """
+    seen: dict[tuple[Any, str], str] = {}
+    count = 0
+    for row in rows:
+        known = {(row.get(step), key): str(value) for key, value in row.items() if _is_metric(key, value)}
+        count += any(place in seen and not (otherwise and seen[place] == value) for place, value in known.items())
+        seen.update(known)
+    return count
+
+
+def _is_metric(key: str, value: Any) -> bool:
+    return our_name(key) not in {None, "epoch"} and as_number(value) is not None
 
 
 def is_of_total(value: Any) -> bool:
@@ -313,8 +354,12 @@ def is_of_total(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"\d{1,12}/\d{1,12}", value) is not None
 
 
-def with_steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Rows with their steps: of the column that counts them, the last seen where a row has none, else row numbers."""
+def with_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], bool]:
+    """Rows with their steps, and whether these were logged.
+
+    They are those of the column that counts them, the last seen where a row has none; else the rows are numbered, as
+    their reader did it or here.
+    """
     spelled: dict[str, list[str]] = {}
     for key in dict.fromkeys(key for row in rows for key in row):
         spelled.setdefault(key.lower(), []).insert(0, key)
@@ -325,15 +370,16 @@ def with_steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]
     column = next(
         (name for name in TABLE["steps"] if sum(step(row, name) is not None for row in rows) * 2 >= len(rows)), None
     )
+    if column is None:
+        return [{AT: number, **row} for number, row in enumerate(rows, 1)], False
     last = 0.0
-    for number, row in enumerate(rows, 1):
-        if column is None:
-            last = number
-        else:
-            own = step(row, column)
-            own = step(row, "eval/global_step") if own is None else own  # OpenRLHF's evaluations
-            last = last if own is None else own
-        yield {**row, AT: last}
+    stepped: list[Mapping[str, Any]] = []
+    for row in rows:
+        own = step(row, column)
+        own = step(row, "eval/global_step") if own is None else own  # OpenRLHF's evaluations
+        last = last if own is None else own
+        stepped.append({**row, AT: last})
+    return stepped, True
 
 
 def is_step(column: str) -> bool:
@@ -363,14 +409,22 @@ def refuse_many(runs: int, path: Path) -> None:
         )
 
 
+class SeveralRunsError(DataError):
+    """A folder holds several records, and one was asked for."""
+
+    def __init__(self, found: Sequence[Path], folder: Path, what: str) -> None:
+        self.found = sorted(found)
+        names = ", ".join(str(one.relative_to(folder)) for one in self.found[:20])
+        commands = "; ".join(f"plumbline check {shlex.quote(str(one))}" for one in self.found[:20])
+        super().__init__(f"{folder} holds {len(found)} {what}: {names}", f"check one at a time: {commands}")
+
+
 def only_one(found: Sequence[Path], folder: Path, what: str) -> Path | None:
     """The only one of some records; None for none.
 
     Raises:
-        DataError: there are several; it lists them.
+        SeveralRunsError: there are several; it lists them.
     """
     if len(found) > 1:
-        names = ", ".join(str(one.relative_to(folder)) for one in sorted(found)[:20])
-        commands = "; ".join(f"plumbline check {shlex.quote(str(one))}" for one in sorted(found)[:20])
-        raise DataError(f"{folder} holds {len(found)} {what}: {names}", f"check one at a time: {commands}")
+        raise SeveralRunsError(found, folder, what)
     return found[0] if found else None

@@ -6,13 +6,26 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers.logs import column_rows, config_beside, is_completions, read_log
-from plumbline.checks.diagnosis.readers.rows import as_number, is_step, only_one, our_name, refuse_many
+from plumbline.checks.diagnosis.readers.completions import MODES, column_rows, holds_completions, is_completions
+from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
+from plumbline.checks.diagnosis.readers.rows import (
+    AT,
+    NOTHING,
+    as_held_out,
+    as_number,
+    only_one,
+    our_name,
+    refuse_many,
+    repeated,
+    with_steps,
+)
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
@@ -29,12 +42,17 @@ _NAMES = (
     "wandb_history",
 )
 """What trainers call the file of their metrics, in a folder."""
-_RUN = ("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "exp", "dir_name", "seed")
-"""Columns that say which run a row is of."""
+_RUN = (
+    *("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "experiment_id", "exp", "exp_id"),
+    *("dir_name", "trial", "algo", "algorithm", "method", "variant", "config", "model", "seed"),
+)
+"""Columns that say which run a row is of; any other column of texts may."""
+_SPLIT = ("split", "mode", "phase", "subset", "set", "stage", "type")
+"""Columns that say whether a row is of training or of held-out data."""
+_SPLITS = MODES | {"training": "train", "valid": "eval", "dev": "eval", "heldout": "eval", "held_out": "eval"}
+_Row = Mapping[str, Any]
 _TAG = ("tag", "metric", "key", "name", "variable")
 """Columns that name the metric of a long table."""
-_NONE = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
-"""Cells that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
 
 def find(path: Path) -> Path | None:
@@ -45,7 +63,8 @@ def find(path: Path) -> Path | None:
     """
     if path.is_file():
         suffix = path.suffix.lower()
-        return path if suffix in SUFFIXES and (suffix not in {".txt", ".log"} or _is_table(path)) else None
+        known = suffix in SUFFIXES and (suffix not in {".txt", ".log"} or _is_table(path))
+        return path if known and not holds_completions(path) else None
     with clear_read_errors(path):
         files = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES - {".txt", ".log"})
     usual = [file for name in _NAMES for file in files if file.stem.lower() == name]
@@ -57,10 +76,33 @@ def find(path: Path) -> Path | None:
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a text is JSON, or begins with names of columns, one of which is known."""
+    """Whether a text is JSON, or has a line with names of columns, one of which is known."""
     text = read_text(path).lstrip()
-    first = text.partition("\n")[0]
-    return text.startswith(("{", "[{")) or any(our_name(_metric(name)) for name in re.split(r"[,;\t|]", first))
+    return text.startswith(("{", "[{")) or bool(_from_header(text))
+
+
+_BLANKS = re.compile(r"(?<=\S) {2,}(?=\S)")
+
+
+def _from_header(text: str) -> str:
+    """A table from the line of its names on, which may stand below what a program said first; empty for none.
+
+    What was copied from a terminal has blanks between its columns.
+    """
+    for number, (line, below) in enumerate(pairwise([*text.split("\n", 101)[:101], ""])):
+        blanks = not re.search(r"[,;\t|]", line)
+        head, first = ((_BLANKS.sub("\t", one) if blanks else one) for one in (line, below))
+        names = head.split(_mark(head))
+        numbers = any(as_number(name) is not None for name in names)
+        fits = not first.strip() or len(first.split(_mark(head))) == len(names)
+        if fits and not numbers and any(our_name(_metric(name)) is not None for name in names):
+            rest = text.split("\n", number)[-1]
+            return _BLANKS.sub("\t", rest) if blanks else rest
+    return ""
+
+
+def _mark(header: str) -> str:
+    return max(",;\t|", key=header.count)
 
 
 def read(path: Path) -> list[History]:
@@ -72,7 +114,17 @@ def read(path: Path) -> list[History]:
         rows, skipped = _separated(path)
     else:
         rows, skipped = read_lines(path)
-    runs = _runs(_pivoted(_tagged(rows, path)))
+    return _read_rows(rows, skipped, path)
+
+
+def read_cells(lines: Sequence[Sequence[str]], path: Path, name: str) -> list[History]:
+    """The runs of a table of cells whose first line has the names; of one run under a name."""
+    rows, skipped = _rows_of(lines, "", path)
+    return [replace(one, name=name or one.name) for one in _read_rows(rows, skipped, path)]
+
+
+def _read_rows(rows: Sequence[Mapping[str, Any]], skipped: int, path: Path) -> list[History]:
+    runs = _runs(_split(_pivoted(_tagged(rows, path))))
     refuse_many(len(runs), path)
     several = len(runs) > 1
     if several:
@@ -149,21 +201,26 @@ def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
 def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody reads either."""
     text = read_text(path).lstrip("\n")
-    mark = max(",;\t|", key=text.partition("\n")[0].count)
+    text = _from_header(text) or text
+    mark = _mark(text.partition("\n")[0])
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if any(line)]
-        lines = [line for line in lines if not all(re.fullmatch(r"\s*+(?::?-{2,}+:?)?\s*", cell) for cell in line)]
     except csv.Error as error:
         raise DataError(f"{path} cannot be read as CSV ({error})", "give a table with a line of names") from error
+    lines = [line for line in lines if not all(re.fullmatch(r"\s*+(?::?-{2,}+:?)?\s*", cell) for cell in line)]
     if not lines:
         raise DataError(f"{path} is empty", "look at it again after the first step of training")
+    return _rows_of(lines, mark, path)
+
+
+def _rows_of(lines: Sequence[Sequence[str]], mark: str, path: Path) -> tuple[list[dict[str, Any]], int]:
     header = [name.strip() for name in lines[0]]
     rows: list[dict[str, Any]] = []
     skipped, full = 0, True
     for line in lines[1:]:
         cells = [cell.strip() for cell in line]
         row = {
-            name: _decimal(cell, mark) for name, cell in zip(header, cells, strict=False) if cell.lower() not in _NONE
+            name: _decimal(cell, mark) for name, cell in zip(header, cells, strict=False) if cell.lower() not in NOTHING
         }
         known = [name for name in row if our_name(_metric(name)) is not None]
         bad = [name for name in known if as_number(row[name]) is None]
@@ -199,16 +256,12 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[st
     only run of a table has no name.
     """
     given = dict.fromkeys(key for row in rows for key in row)
-    for column in [key for wanted in _RUN for key in given if key.lower() == wanted]:
-        of: dict[str, list[dict[str, Any]]] = {}
-        for row in rows:
-            of.setdefault(str(row.get(column, "")), []).append({key: row[key] for key in row if key != column})
-        if 1 < len(of) <= len(rows) / 2 and _side_by_side(list(of.values())):
-            return of
+    if len(of := _by_columns(rows, given)) > 1:
+        return of
     names = {key: "" for key in given if not key.endswith(("__MIN", "__MAX"))}
     runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
     if len(runs) < 2 and all(_metric(key) == key for key in given) and len(names) == len(given):
-        return {"": rows}
+        return _begun_again(rows)
     if len(runs) < 2:
         return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
     of, shared = {}, [key for key in names if " - " not in key]
@@ -225,10 +278,64 @@ def _runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[st
     return of
 
 
-def _side_by_side(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
-    """Whether two runs have a step in common; a run that was resumed under another name has none."""
-    steps = [next((str(row[key]) for key in row if is_step(key)), "") for run in runs for row in run]
-    return len(set(steps)) < len(steps)
+def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) -> Mapping[str, Sequence[_Row]]:
+    """The rows of each run where columns that name runs tell rows of one step apart."""
+    named = [key for wanted in _RUN for key in given if key.lower() == wanted]
+    named += (texts := [key for key in given if key not in named and _names_things(key, rows)])
+    stepped, counted = with_steps(rows)
+    of: dict[tuple[str, ...], Sequence[_Row]] = {(): stepped if counted else [{**row, AT: 0} for row in rows]}
+    clashes = repeated(of[()]) if named else 0
+    for column in named if clashes else []:
+        finer: dict[tuple[str, ...], list[_Row]] = {}
+        for names, held in of.items():
+            for row in held:
+                value = str(row.get(column, ""))
+                name = f"{column} {value}" if as_number(value) is not None else value
+                finer.setdefault((*names, name), []).append({key: row[key] for key in row if key != column})
+        left = sum(map(repeated, finer.values()))
+        if left < clashes and not (left and column in texts) and len(of) < len(finer) <= len(rows) / 2:
+            of, clashes = {**finer}, left
+    return {", ".join(filter(None, names)): _without_steps(held) for names, held in of.items()}
+
+
+def _without_steps(rows: Sequence[_Row]) -> list[_Row]:
+    return [{key: value for key, value in row.items() if key != AT} for row in rows]
+
+
+_RANKS = re.compile(r"(?:local_)?(?:rank|gpu|device|worker|host|node|process)(?:_id|name)?")
+
+
+def _names_things(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column holds a text in each row, and is not the number or the name of a machine."""
+    return not _RANKS.fullmatch(column.lower()) and all(
+        isinstance(row.get(column), str) and as_number(row[column]) is None for row in rows
+    )
+
+
+def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
+    """The rows of each run where the steps begin again; a resumed run goes back, but not to its beginning."""
+    stepped, _ = with_steps(rows)
+    if not repeated(stepped):
+        return {"": rows}
+    runs: list[list[_Row]] = [[]]
+    for row in stepped:
+        if runs[-1] and row[AT] < runs[-1][-1][AT] and row[AT] <= runs[-1][0][AT]:
+            runs.append([])
+        runs[-1].append(row)
+    runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
+    return {f"run {number}" if len(runs) > 1 else "": _without_steps(run) for number, run in enumerate(runs, 1)}
+
+
+def _split(rows: Sequence[_Row]) -> Sequence[_Row]:
+    """Rows of evaluations under names of their own, where a column says which they are."""
+    for column in [key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT]:
+        said = [_SPLITS.get(str(row.get(column, "")).lower()) for row in rows]
+        if set(said) == {"train", "eval"}:
+            return [
+                as_held_out(row) if of == "eval" else row
+                for of, row in zip(said, [{k: v for k, v in row.items() if k != column} for row in rows], strict=True)
+            ]
+    return rows
 
 
 def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:

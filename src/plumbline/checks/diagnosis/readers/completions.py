@@ -1,0 +1,405 @@
+"""Completions of training that were stored by whomever, in the layouts that people write.
+
+JSON lines, JSON, CSV, Parquet (TRL) and tables of W&B: an answer a row, or a prompt a row with a list of its answers.
+The parts of a reward are columns, or stand in a table within the row. Prompts and answers are texts or messages.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plumbline.checks.diagnosis.facts import as_logged
+from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.readers.rows import FAR, NOTHING, TABLE, as_number, our_name
+from plumbline.config.imports import check_installed
+from plumbline.errors import DataError, ModelError
+from plumbline.storage import clear_read_errors, open_regular, read_json, read_text
+
+TEXT, PROMPT, REWARD, STEP = (
+    (
+        *("completion", "completions", "response", "responses", "output", "outputs", "generation", "generations"),
+        *("text", "generated_text", "model_output", "prediction"),
+    ),
+    (
+        *("prompt", "prompts", "question", "query", "problem", "instruction", "input"),
+        *("prompt_id", "example_id", "problem_id", "uid", "id"),
+    ),
+    ("reward", "rewards", "score", "total_reward", "final_reward"),
+    ("step", "global_step", "training_step", "iteration"),
+)
+"""What people call the columns, in small letters, the likeliest first: of prompts the texts before their ids."""
+CHAT = ("messages", "conversation", "conversations", "chat")
+"""Prompt and answer in one list of messages."""
+GOLD = ("gold", "answer", "solution", "ground_truth", "gts", "target", "label", "reference", "expected")
+KIND = ("kind", "task", "level", "source", "data_source", "difficulty", "category")
+MODES = {"eval": "eval", "evaluation": "eval", "test": "eval", "validation": "eval", "val": "eval", "train": "train"}
+"""What people call further columns, and modes and splits."""
+_PARTS = re.compile(r"(?:sub_?)?(?:rewards?|scores?|parts?|components?|rubrics?|breakdown)(?:_\w+)?")
+"""Columns that hold a table of the reward's parts; one of `metrics` holds other figures, too."""
+_TOTAL = frozenset({"total", "reward", "overall", "sum", "final", "total_reward"})
+"""In such a table, the reward itself."""
+LONGEST = 4000
+"""Characters of a gold answer that are kept."""
+_ORDER = re.compile(r"(^|_)(id|idx|index|step|epoch|seed|rank|time|timestamp)s?$|advantage|Unnamed|^$")
+"""Columns of numbers that order rows, and the advantage, which follows from the reward."""
+_PLACES = (
+    *("completions", "completions.jsonl", "completions.parquet", "completions.csv", "samples.jsonl"),
+    *("rollouts", "rollouts.jsonl", "generations", "generations.jsonl", "files/media/table"),
+)
+"""Where they lie beside a trainer's records."""
+_PATTERNS = ("*.parquet", "*.jsonl", "*.table.json", "*.csv", "step_*/*.jsonl")
+
+
+class Completions(NamedTuple):
+    """Stored completions by step, and what of them could not be read, a line each."""
+
+    samples: Sequence[Sample] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def find(path: Path) -> Path | None:
+    """A file of completions, or a folder that has nothing else: no log of its training."""
+    if path.is_file():
+        return path if path.suffix == ".parquet" or holds_completions(path) else None
+    return path if _stored(path) else None
+
+
+def read(path: Path) -> list[History]:
+    """See `Reader.read`: what completions alone tell, with the means of their rewards as the log."""
+    files = _stored(path) if path.is_dir() else [path]
+    samples, remarks = _read(files, (), strict=True)
+    if not any(one.reward is not None for one in samples):
+        raise DataError(remarks[0] if remarks else f"{path} holds no rewards of completions", "give the trainer's log")
+    trained, evaluated = apart(samples, {})
+    words = TABLE["trainers"]["trl" if files[0].name.startswith("completions_") else ""]
+    alone = (
+        "there is no log beside these completions: of transformers' trainers trainer_state.json comes with the first "
+        "checkpoint (save_steps); until then what was printed, or CheckCallback, tells more"
+    )
+    return [
+        History(
+            origin="completions",
+            name="rl",
+            kind="rl",
+            series=_means(trained),
+            samples=trained,
+            evaluated=evaluated,
+            options=words["keys"],
+            remarks=(alone, *remarks),
+        )
+    ]
+
+
+def _means(samples: Sequence[Sample]) -> dict[str, Series]:
+    """The means of rewards and parts by step, and of the deviations within groups."""
+    found: dict[str, dict[int, list[float]]] = {}
+    groups: dict[tuple[int, str], list[float]] = {}
+    for one in samples:
+        for name, value in (("reward", one.reward), *((f"part/{part}", number) for part, number in one.parts.items())):
+            if value is not None:
+                found.setdefault(name, {}).setdefault(one.step, []).append(value)
+        if one.prompt and one.reward is not None:
+            groups.setdefault((one.step, one.prompt), []).append(one.reward)
+    for (step, _), rewards in groups.items():
+        if len(rewards) > 1:
+            found.setdefault("reward_std", {}).setdefault(step, []).append(float(np.std(rewards, ddof=1)))
+    return {
+        name: Series(np.array(sorted(by_step)), np.array([np.mean(by_step[step]) for step in sorted(by_step)]))
+        for name, by_step in found.items()
+    }
+
+
+def read_beside(folder: Path, parts: Sequence[str]) -> Completions:
+    """The completions in a run's folder; none where there are none. A file that cannot be read is a remark."""
+    return _read(_beside(folder), parts, strict=False)
+
+
+def _stored(folder: Path) -> list[Path]:
+    return _beside(folder) or [file for file in _files(folder) if is_completions(file)]
+
+
+def _beside(folder: Path) -> list[Path]:
+    for place in _PLACES:
+        found = _files(folder / place)
+        if place == _PLACES[-1]:
+            found = [file for file in found if is_completions(file)]
+        if found:
+            return found
+    return []
+
+
+def is_completions(file: Path) -> bool:
+    """Whether a file's name says that it holds completions."""
+    return file.name.startswith(("completions", "samples", "rollouts", "generations"))
+
+
+def holds_completions(file: Path) -> bool:
+    """Whether the first row of a file holds a prompt and an answer, with what it earned."""
+    try:
+        row = next(iter(_rows(file)), {})
+    except (DataError, ModelError):
+        return False
+    lower = _lower(row)
+    paid = {*REWARD, "advantage", "advantages"} & lower.keys()
+    return bool(paid) and isinstance(_first(lower, TEXT), str | list) and _first(lower, PROMPT) is not None
+
+
+def read_completions(path: Path, parts: Sequence[str] = ()) -> Completions:
+    """The completions of a file or a folder of files; none where there is nothing.
+
+    Args:
+        path: where they are.
+        parts: columns that are parts of the reward. Where there is no column of the reward, it is their sum.
+
+    Raises:
+        DataError: a file has no completions, or cannot be read.
+    """
+    return _read(_files(path) if path.is_dir() else [path], parts, strict=True)
+
+
+def _files(path: Path) -> list[Path]:
+    return [path] if path.is_file() else sorted(file for pattern in _PATTERNS for file in path.glob(pattern))
+
+
+def _read(files: Sequence[Path], parts: Sequence[str], *, strict: bool) -> Completions:
+    samples: list[Sample] = []
+    columns: dict[str, None] = {}
+    remarks: dict[str, None] = {}
+    for file in files:
+        try:
+            samples += _samples(file, parts, _step_of(file) if len(files) > 1 else 0, columns)
+        except ModelError as error:
+            remarks[f"{error.cause}: {error.fix}, or for a tool: uv tool install . --with pyarrow"] = None
+        except DataError as error:
+            if strict:
+                raise
+            remarks[f"{error.cause}: its completions were not read; {error.fix}"] = None
+    if samples and (lacking := _lacking(samples, parts)):
+        shown = ", ".join([*columns][:20])
+        remarks[f"the completions have no {' and no '.join(lacking)} under a name that is known: {shown}"] = None
+    return Completions(sorted(samples, key=lambda sample: sample.step), tuple(remarks))
+
+
+def _step_of(file: Path) -> int:
+    """The step that the names of files count: `completions_00010.parquet`, `step_10/rollouts.jsonl`."""
+    found = re.findall(r"\d{1,12}", f"{file.parent.name} {file.stem}" if "step" in file.parent.name else file.stem)
+    return int(found[-1]) if found else 0
+
+
+def _samples(file: Path, parts: Sequence[str], step: int, columns: dict[str, None]) -> list[Sample]:
+    samples = []
+    for number, row in enumerate(_answers(_rows(file)), 1):
+        columns.update(dict.fromkeys(row))
+        if (sample := _sample(row, parts, file.stem, step)) is None:
+            raise DataError(f"{file}: row {number} has no completion", f"call the column one of {', '.join(TEXT)}")
+        samples.append(sample)
+    return samples
+
+
+def _lacking(samples: Sequence[Sample], parts: Sequence[str]) -> list[str]:
+    there = {
+        "prompt": any(one.prompt for one in samples),
+        "reward": any(one.reward is not None for one in samples),
+        "step": any(one.step for one in samples),
+        f"part of the reward ({', '.join(parts[:5])})": not parts or any(one.parts for one in samples),
+    }
+    return [what for what, known in there.items() if not known]
+
+
+# -- rows of files -----------------------------------------------------------------------------------------------------
+
+
+def _rows(file: Path) -> Iterable[Mapping[str, Any]]:
+    suffix = file.suffix.lower()
+    if suffix == ".parquet":
+        return _parquet(file)
+    if suffix in {".csv", ".tsv"}:
+        return _separated(file)
+    if suffix != ".json":
+        return _lines(file)
+    value = read_json(file)
+    rows = value if isinstance(value, list) else column_rows(value)
+    lists = [one for one in value.values() if isinstance(one, list)] if isinstance(value, dict) and not rows else []
+    rows = rows or (lists[0] if len(lists) == 1 else [])
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{file} is no table of completions", "give a list of objects, or JSON lines")
+    return rows
+
+
+def column_rows(table: Any) -> list[dict[str, Any]] | None:
+    """The rows of {"columns": [name], "data": [[value]]}, as W&B and pandas write it; None for what is none."""
+    names, rows = (table.get("columns"), table.get("data")) if isinstance(table, dict) else (None, None)
+    if not isinstance(names, list) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        return None
+    return [dict(zip(map(str, names), row, strict=False)) for row in rows]
+
+
+def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
+    """The rows of JSON lines, without a last one that is half written."""
+    lines = [line for line in read_text(file).split("\n") if line.strip()]
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) > 1:
+                return
+            raise DataError(f"{file}:{number} is not JSON", "correct or remove that line") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{file}:{number} is no JSON object", "write one completion a line")
+        yield row
+
+
+def _separated(file: Path) -> Iterator[Mapping[str, Any]]:
+    """The rows of a CSV, whose cells are numbers where they look so, and nothing where they are empty."""
+    text = read_text(file)
+    mark = max(",;\t", key=text.partition("\n")[0].count)
+    texts = {*TEXT, *PROMPT, *GOLD}
+    try:
+        for row in csv.DictReader(text.splitlines(keepends=True), delimiter=mark):
+            yield {
+                name: cell if name.lower() in texts or (number := as_number(cell)) is None else number
+                for name, cell in row.items()
+                if name and isinstance(cell, str) and cell.strip().lower() not in NOTHING
+            }
+    except csv.Error as error:
+        raise DataError(f"{file} cannot be read as CSV ({error})", "give JSON lines") from error
+
+
+def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
+    check_installed(
+        f"{file.parent.name}/{file.name if file.name[:12] != 'completions_' else '*.parquet'}", ("pyarrow",)
+    )
+    import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+
+    with open_regular(file) as raw, clear_read_errors(file):
+        try:
+            opened = parquet.ParquetFile(raw)
+        except (ValueError, OSError) as error:
+            raise DataError(f"{file} is no Parquet file ({error})", "it may be half written; move it away") from error
+        for batch in opened.iter_batches(4096):
+            yield from batch.to_pylist()
+
+
+# -- answers of rows ---------------------------------------------------------------------------------------------------
+
+
+def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Rows of one answer: a list of answers is as many rows, and so is each other list of that length (ms-swift)."""
+    for row in rows:
+        texts = _first(_lower(row), TEXT)
+        if not isinstance(texts, list) or not texts or not all(isinstance(one, str | list) for one in texts):
+            yield row
+            continue
+        for at in range(len(texts)):
+            yield {name: _one_of(value, at, len(texts)) for name, value in row.items()}
+
+
+def _one_of(value: Any, at: int, count: int) -> Any:
+    """What of a column belongs to one of so many answers."""
+    if isinstance(value, dict):
+        return {name: _one_of(one, at, count) for name, one in value.items()}
+    if not isinstance(value, list) or len(value) != count or (isinstance(value[0], dict) and "content" in value[0]):
+        return value  # messages are of one prompt
+    return value[at]
+
+
+def _sample(row: Mapping[str, Any], parts: Sequence[str], file: str, step: int) -> Sample | None:
+    lower = _lower(row)
+    text, prompt = _first(lower, TEXT), _first(lower, PROMPT)
+    if text is None and isinstance(chat := _first(lower, CHAT), list) and len(chat) > 1:
+        text, prompt = chat[-1:], chat[:-1]
+    if text is None:
+        return None
+    values, others, total = _figures(row, parts)
+    reward = next((number for name in REWARD if (number := _figure(lower.get(name))) is not None), total)
+    if reward is None and not values and any("advantage" in name for name in lower):  # TRL's, whose log is not there
+        values, others = others, {}
+    known = [value for value in values.values() if not np.isnan(value)]
+    counted = as_number(_first(lower, STEP))
+    return Sample(
+        step if counted is None or not abs(counted) < FAR else int(counted),
+        _plain(prompt),
+        _plain(text),
+        reward if reward is not None else sum(known) if known else None,
+        None,
+        values,
+        _plain(_first(lower, GOLD))[:LONGEST],
+        MODES.get(str(lower.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""),
+        str(_first(lower, KIND) or "")[:80],
+        others,
+    )
+
+
+def _figures(row: Mapping[str, Any], parts: Sequence[str]) -> tuple[dict[str, float], dict[str, float], float | None]:
+    """The parts of the reward in a row, other numbers that are none, and the reward that stands among its parts."""
+    values: dict[str, float] = {}
+    others: dict[str, float] = {}
+    total = None
+    for name, value in row.items():
+        if isinstance(value, dict):
+            paid = _PARTS.fullmatch(name.lower()) is not None
+            for inner, one in value.items() if paid or name.lower() == "metrics" else ():
+                if (number := _figure(one)) is None:
+                    continue
+                if paid and str(inner).lower() in _TOTAL:
+                    total = number
+                elif paid or inner in parts:
+                    values[str(inner)] = number
+                else:
+                    others[str(inner)] = number
+        elif name in parts or (our_name(name) or "").startswith("part/"):
+            part = name if name in parts else (our_name(name) or "").removeprefix("part/")
+            if (number := _figure(value)) is not None:
+                values[part] = number
+        elif _is_other(name, value):
+            others[name] = float(value)
+    return values, others, total
+
+
+def _figure(value: Any) -> float | None:
+    return float(value) if isinstance(value, bool) else as_number(value)
+
+
+def _is_other(name: str, value: Any) -> bool:
+    """Whether a column is a number of the answer, or true or false, beside the reward and what orders the rows."""
+    number = isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < FAR)
+    return number and not _ORDER.search(name) and name.lower() not in {*REWARD, *GOLD, *KIND}
+
+
+def apart(samples: Sequence[Sample], series: Mapping[str, Series]) -> tuple[list[Sample], list[Sample]]:
+    """The completions of training, and those of evaluations inside it.
+
+    Where no column says it: TRL writes one file a step, and an evaluation at that step overwrites it. The means of the
+    parts are then not those that training logged at that step.
+    """
+    evaluated = set(series["eval/reward"].steps.tolist()) if "eval/reward" in series else set[int]()
+    by_step: dict[int, list[Sample]] = {}
+    for sample in samples:
+        if sample.step in evaluated and not sample.mode:
+            by_step.setdefault(sample.step, []).append(sample)
+    other = {step for step, stored in by_step.items() if as_logged(stored, step, series) is False}
+    known = [replace(one, mode="eval") if one.step in other and not one.mode else one for one in samples]
+    return [one for one in known if one.mode != "eval"], [one for one in known if one.mode == "eval"]
+
+
+def _lower(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name).strip().lower(): value for name, value in row.items()}
+
+
+def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def _plain(value: Any) -> str:
+    """A text, or the messages of a chat, or the pieces of one, one after another."""
+    if isinstance(value, dict):
+        return _plain(next((value[name] for name in ("content", "value", "text") if name in value), ""))
+    if isinstance(value, list):
+        return "\n".join(map(_plain, value))
+    return "" if value is None else str(value)
