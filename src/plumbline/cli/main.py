@@ -71,6 +71,9 @@ INSPECT = "Write a log with every sample, for `inspect view` (the extra inspect)
 OVERLAP = "Evaluate even on prompts that the model was trained on."
 SHORT = "Short for --set task.options"
 REWARDS = "An installed task, module:opener, a recipe; with --rows, reward functions module:function[,...]."
+REWARD = "Reward functions module:function[,...], tried on stored answers of a training, with --rows."
+COMPLETIONS = 'JSON lines of {"id", "completion"}; with a reward a trainer\'s completions, or their folder.'
+SCORED = "`plumbline score --completions FILE --task NAME`, or with a reward: `score module:function --rows FILE ...`"
 CHECKED = "A recipe's file or name; a run's folder; or another trainer's records."
 EXPORTED = "A run's folder (its last model), a model directory, GGUF file or name."
 EXPORT_FOLDER = "A new or empty folder, or one that an export was put into."
@@ -384,11 +387,15 @@ def evaluate(
 
 
 @app.command(
-    rich_help_panel=take.EVALUATE, epilog="Example: `plumbline score --completions answers.jsonl --task NAME --json`"
+    rich_help_panel=take.EVALUATE,
+    epilog="Examples: `plumbline score --completions answers.jsonl --task NAME --json` · "
+    "`plumbline score my_rewards:accuracy --rows rows.jsonl --completions trl-output`",
 )
 def score(
-    completions: Annotated[Path, typer.Option(help='JSON lines of {"id", "completion"}.')],
-    task: take.TaskName,
+    completions: Annotated[Path, typer.Option(help=COMPLETIONS)],
+    reward: Annotated[str | None, typer.Argument(metavar="[REWARD]", help=REWARD)] = None,
+    task: take.TaskName = "",
+    rows: Annotated[Path | None, typer.Option(metavar="FILE", help="The rows that the reward reads.")] = None,
     split: Annotated[str | None, take.of_task(help="Where the ids are from; by default any split.")] = None,
     data: take.Data = None,
     overrides: take.TaskOptions = None,
@@ -396,10 +403,25 @@ def score(
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.OutputJson = False,
 ) -> None:
-    """Score completions from anywhere, without a model and without torch.
+    """Score completions from anywhere, without a model and without torch: of a task, or stored ones of a training.
 
-    Says how many of the split's examples were answered, and the mean with the missing ones as 0.
+    Of a task: how many of the split's examples were answered, and the mean with the missing ones as 0. With a reward:
+    what it makes of the answers that a training stored, beside what they earned then, joined by their prompts.
     """
+    from plumbline.errors import RecipeError
+
+    if reward is not None and rows is not None and not task and out is None and split is None:
+        from plumbline.checks.audit.audit import targets
+        from plumbline.checks.audit.stored import score_stored
+        from plumbline.config.overrides import task_options
+
+        with progress() as view:
+            (target,) = targets(reward, task_options(overrides or ()), rows, data).values()
+            stored = score_stored(completions, target(view.working), view.working)
+        print_json(stored.plain()) if as_json else print_tables(stored.tables(), wrap=False)
+        return
+    if reward is not None or rows is not None or not task:
+        raise RecipeError("score takes --task, or a reward with --rows and neither --task, --split nor --out", SCORED)
     from plumbline.evaluation.command import records_folder
     from plumbline.evaluation.completions import score_file
     from plumbline.recipe import task_section
