@@ -44,6 +44,7 @@ LOGS = [
     ("19", "logging.jsonl", {"no-signal": "equal"}, []),
     ("20", "trainer_state.json", {"gap": "old weights"}, []),
     ("20b", "trainer_state.json", {"kl|gap": "sample"}, []),
+    ("n05", "grpo.log", {"no-signal": "fatal"}, ["rose from"]),
 ]
 
 

@@ -69,7 +69,11 @@ def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> 
 
 
 def spread_of_batch(history: History) -> bool:
-    """Whether the logged deviation may be that of the batch: it equals that of the only part, over all completions."""
+    """Whether the logged deviation may be that of the batch: it is above 0 where all groups are equal, or equals that
+    of the only part, over all completions."""
+    equal = history["zero_std"].steps[history["zero_std"].values >= 1]
+    if (history["reward_std"].values[np.isin(history["reward_std"].steps, equal)] > EQUAL).any():
+        return True
     names, spread = history.names("part_std/"), history["reward_std"].values
     if len(names) != 1 or len(own := history[f"part_std/{names[0]}"].values) != len(spread):
         return not names and bool((history["zero_std"].values == 0).all())
@@ -138,22 +142,26 @@ def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
     return steps, less, 1e-4 * max(1.0, size) + 1.01 * printed
 
 
-def weights(history: History) -> dict[str, float]:
-    """The weights of the parts in the logged reward, by least squares; none where it is not their weighted sum."""
-    names = history.names("part/")
+def weights(history: History) -> dict[str, float] | None:
+    """The weights of the parts that vary in the logged reward, by least squares; None where it is not their weighted
+    sum, to the digits that were logged, and empty where several sets of weights give it."""
     steps, less, off = sums(history)
-    if len(steps) < 2 * len(names) + 4:
-        return {}
-    parts = np.array(
-        [history[f"part/{name}"].values[np.isin(history[f"part/{name}"].steps, steps)] for name in names]
-    ).T
-    if parts.shape != (len(steps), len(names)) or not np.isfinite(parts).all():
-        return {}
-    total = parts.sum(axis=1) - less
+    names = history.names("part/")
+    if not steps:
+        return None
+    columns = [history[f"part/{name}"] for name in names]
+    parts = np.array([column.values[np.isin(column.steps, steps)] for column in columns]).T
+    good = np.isfinite(parts).all(axis=1)
+    parts, total = parts[good], (parts.sum(axis=1) - less)[good]
+    if len(parts) < len(names) + 4:
+        return None
     found, _, rank, _ = np.linalg.lstsq(parts, total, rcond=1e-6)
-    if rank < len(names) or np.abs(parts @ found - total).max() > off * max(1.0, float(np.abs(found).max())):
+    if np.abs(parts @ found - total).max() > off * max(1.0, float(np.abs(found).max())):
+        return None
+    if rank < int((np.abs(parts) > EQUAL).any(axis=0).sum()):
         return {}
-    return dict(zip(names, found.tolist(), strict=True))
+    varies = np.ptp(parts, axis=0) > EQUAL
+    return {name: float(weight) for name, weight, some in zip(names, found, varies, strict=True) if some}
 
 
 def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series]) -> bool | None:
