@@ -293,6 +293,12 @@ def test_a_reward_that_never_varies_is_no_signal(value, beside):
     assert "no-signal" not in {name for name, _ in said(replace(history, series=varied))}
 
 
+@pytest.mark.parametrize(("spread", "falls"), [(0.05, set()), (0.003, {"reward-falls"})])
+def test_few_rows_of_a_reward_that_is_rarely_earned_do_not_fall(spread, falls):
+    log = every_tenth(reward=[0.004, 0.003, 0.0, 0.0, 0.0, 0.0], reward_std=[spread] * 6)
+    assert {one for one, _ in said(log)} == falls
+
+
 def test_gradients_of_0_in_rows_of_several_steps_are_chance_where_most_groups_are_equal():
     """One group a step, nine of ten solved: the last of ten steps has no gradient."""
     log = {"reward": [0.9, 0.95] * 10, "reward_std": [0.03] * 20, "gradient": [0.0] * 20}

@@ -151,8 +151,9 @@ def weights(history: History) -> dict[str, float] | None:
         return None
     columns = [history[f"part/{name}"] for name in names]
     parts = np.array([column.values[np.isin(column.steps, steps)] for column in columns]).T
-    good = np.isfinite(parts).all(axis=1)
-    parts, total = parts[good], (parts.sum(axis=1) - less)[good]
+    total = parts.sum(axis=1) - less
+    good = np.isfinite(parts).all(axis=1) & np.isfinite(total)
+    parts, total = parts[good], total[good]
     if len(parts) < len(names) + 4:
         return None
     found, _, rank, _ = np.linalg.lstsq(parts, total, rcond=1e-6)

@@ -197,7 +197,7 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     yield Finding(
         level="fatal" if fell and last < FATAL * first else "warning",
         what=f"the reward rose ({came.first:.3f} to {came.last:.3f}) and {name}, "
-        + ("which adds nothing to it, " if is_part else "which is no part of it, ")
+        + ("which hardly adds to it, " if is_part else "which is no part of it, ")
         + ("is 0 throughout" if zero else said),
         since=max(began if fell else 0, _onset(history["reward"])),
         evidence={name: round(last - first if fell else up.last - up.first, 4), "reward": round(came.change.mean, 4)},

@@ -207,7 +207,10 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
         f"{np.nanmax(less):.3g}",
         since=steps[int(np.argmax(lost))],
         evidence={"steps": int(lost.sum()), "largest": float(np.nanmax(less))},
-        causes=("a reward function returned NaN or None for some completions, which count as 0 in the sum",),
+        causes=(
+            "a reward function returned NaN or None for some completions, which count as 0 in the sum",
+            "a sum that is clipped from above",
+        ),
         fix="find the completions for which a reward function returns NaN; a reward that is not known is no reward "
         "of 0",
     )
@@ -407,6 +410,10 @@ def find_dominant_part(history: History) -> Iterator[Finding]:
         )
 
 
+RARELY = 0.3
+"""Of the deviation of single answers, that few rows must fall by."""
+
+
 @rule("reward-falls", needs=("reward",))
 def find_reward_falls(history: History) -> Iterator[Finding]:
     """The reward falls: below where it began, or from a height that it had reached.
@@ -423,6 +430,9 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     fall = fall_of(values, came.alike, sure=few)
     if fall is None:
         return
+    spread = finite(history["reward_std"].values)
+    if few and len(spread) and fall.best - fall.last < RARELY * spread.max():
+        return  # a reward that is rarely earned is missing in some rows by chance
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[fall.place])
     sudden = [step for step in jumps_of(series) if step >= at]

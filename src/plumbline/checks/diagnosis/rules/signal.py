@@ -174,7 +174,9 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
         causes=likely(
             history,
             *(
-                ("the reward is 0 for everything: look at completions first, then at what reads them",)
+                ("parts of the reward that cancel one another",)
+                if zero and _parts_move(history)
+                else ("the reward is 0 for everything: look at completions first, then at what reads them",)
                 if zero
                 else (
                     *(
@@ -195,6 +197,12 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
         else "score a blank, a wrong and a right answer by hand: where all earn the same, mend the reward; where only "
         "right ones earn this, take harder prompts",
     )
+
+
+def _parts_move(history: History) -> bool:
+    """Whether a part of the reward is not the same in all steps."""
+    parts = [finite(history[f"part/{name}"].values) for name in history.names("part/")]
+    return any(len(values) > 0 and np.ptp(values) > EQUAL for values in parts)
 
 
 def _quoted(history: History, start: int, level: float) -> str:
