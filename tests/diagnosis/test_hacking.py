@@ -204,7 +204,7 @@ SCALARS = {
 }
 
 
-@pytest.mark.parametrize(("rows", "apart"), [(10, 10), (30, 1), (300, 1)])
+@pytest.mark.parametrize(("rows", "apart"), [(10, 1), (10, 10), (30, 1), (300, 1)])
 @pytest.mark.parametrize("name", SCALARS)
 def test_a_logged_scalar_that_says_what_is_right(name, rows, apart):
     columns, levels = SCALARS[name]

@@ -76,12 +76,12 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     or one that is enough.
     """
     came, steps = outcome(history), _by_step(history.samples)
-    if came is None or not came.better:
+    if came is None or not (came.better or (came.better is None and order(history["reward"].values) > -IN_ORDER)):
         return
     truths = [*_logged(history, came), *_stored(history, came, steps)]
     for truth in truths:
         yield from _against(history, came, truth)
-    if truths or len(steps) < ENOUGH:
+    if truths or not came.better or len(steps) < ENOUGH:
         return
     signs = list(_signs(history, came, steps))
     if len(signs) < 2 and not any(sign.alone for sign in signs):
@@ -177,7 +177,7 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     """What is said where it fell, or stayed while the reward rose by far."""
     name, series = truth.name, truth.series
     down, up = _rise(history, replace(series, values=-series.values)), _rise(history, series)
-    if down is None or up is None or up.better is None:
+    if down is None or up is None:
         return
     first, last, began = -down.first, -down.last, _onset(series)
     good = np.isfinite(series.values)
