@@ -115,6 +115,8 @@ class Truth:
     """A rise by less is none; -inf where none may be asked for."""
     nothing: float = 0.0
     """A level below is none, whether it rose or not."""
+    is_part: bool = False
+    """Of the reward; then `parts-oppose` says whether it fell."""
 
 
 def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
@@ -133,7 +135,7 @@ def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
         none = 0 <= values.mean() < NOTHING * min(1.0, came.last)
         unpaid = known is not None and name in known and abs(known[name]) <= NO_WEIGHT * highest
         if (known is None and none) or (unpaid and ORACLE.search(name)):
-            yield Truth(name, series, *_still(history, came, series))
+            yield Truth(name, series, *_still(history, came, series), is_part=True)
 
 
 def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float, float]:
@@ -153,14 +155,13 @@ def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float
 
 def _stored(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Truth]:
     """Columns of completions, by their names."""
-    names = sorted({name for these in steps.values() for one in these for name in one.others if ORACLE.search(name)})
+    names = {name for these in steps.values() for one in these for name in one.others if ORACLE.search(name)}
     reward = _scatter(steps, lambda one: one.reward)
     gained = came.change.mean / reward if reward > EQUAL else 0.0
-    for name in names if len(steps) >= ENOUGH else ():
+    for name in sorted(names - set(history.names("truth/"))) if len(steps) >= ENOUGH else ():
         series = _means(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
         single = _scatter(steps, lambda one, name=name: one.others.get(name))  # type: ignore[misc]
-        known = single > EQUAL and gained > ROSE and f"truth/{name}" not in history.series
-        yield Truth(name, series, STAYED * gained * single if known else -np.inf)
+        yield Truth(name, series, STAYED * gained * single if single > EQUAL and gained > ROSE else -np.inf)
 
 
 def _linked(reward: Series, series: Series) -> bool:
@@ -182,9 +183,8 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     first, last, began = -down.first, -down.last, _onset(series)
     good = np.isfinite(series.values)
     sure = bool(down.better) or order(series.values) < IN_ORDER
-    is_part = f"part/{name}" in history.series  # `parts-oppose` has those that fall
-    fell = sure and first - last > LOST * abs(first) and not is_part
-    peak = None if fell or is_part else fall_of(series.values[good], up.alike)
+    fell = sure and first - last > LOST * abs(first) and not truth.is_part
+    peak = None if fell or truth.is_part else fall_of(series.values[good], up.alike)
     if peak is not None:  # from a height that it had reached, while the reward went on
         began = int(series.steps[good][peak.place])
         after = trend(history["reward"].since(began).values)
@@ -196,8 +196,7 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     said = f"fell ({first:.3f} to {last:.3f})" if fell else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
     yield Finding(
         level="fatal" if fell and last < FATAL * first else "warning",
-        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}) and {name}, "
-        + ("which hardly adds to it, " if is_part else "which is no part of it, ")
+        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}) and {'the part ' if truth.is_part else ''}{name} "
         + ("is 0 throughout" if zero else said),
         since=max(began if fell else 0, _onset(history["reward"])),
         evidence={name: round(last - first if fell else up.last - up.first, 4), "reward": round(came.change.mean, 4)},
