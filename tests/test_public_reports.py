@@ -46,7 +46,7 @@ LOGS = [
     ("20b", "trainer_state.json", {"kl|gap": "sample"}, []),
     ("n06", "trainer_state.json", {}, ["random weights"]),
     ("n11", "metrics.jsonl", {"gap": "by 5."}, []),
-    ("n05", "grpo.log", {"no-signal": "fatal"}, ["rose"]),
+    ("n05", "grpo.log", {"no-signal": "fatal"}, ["rose from"]),
     ("n07", "trainer_log.jsonl", {}, ["fatal"]),
     ("n16", "run.log", {"reward-falls": "fatal"}, []),
 ]

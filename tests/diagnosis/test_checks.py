@@ -151,7 +151,12 @@ def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
         ([0.44, 0.49, 0.43, *[0.0] * 7], 10, "fell"),
         ([0.44, 0.5, 0.58, 0.62, 0.7, 0.74, 0.83, 0.88, 0.92, 0.97], 10, "rose"),
         ([0.44, 0.49, 0.43, *[0.0] * 7], 1, "too few"),
-        ([0.82, 0.9, 0.95, 1.0, 1.05, 1.08], 10, "too few"),
+        ([0.44, 0.49, 0.43, 0.01, 0.0, 0.0], 10, "fell"),
+        ([0.44, 0.49, 0.0, 0.01, 0.0], 10, "fell"),
+        ([0.44, 0.49, 0.43, 0.41, 0.39, 0.4], 10, "cannot be told"),
+        ([0.82, 0.9, 0.95, 1.0, 1.05, 1.08], 10, "rose"),
+        ([0.82, 0.9, 0.95, 1.0], 10, "too few"),
+        ([0.0] * 6, 10, "did not rise"),
         ([0.5, 0.504, 0.496, 0.5, 0.504, 0.5, 0.496, 0.5, 0.504, 0.5], 10, "did not rise"),
         ([0.0] * 11 + [1.0], 1, "cannot be told"),
         ([0.0] * 40, 1, "did not rise"),
@@ -161,7 +166,10 @@ def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
 def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, apart, verdict):
     """Rows of TRL's logging_steps=10 are means of ten steps; that nothing rose is said where a tenth is excluded."""
     history = logged(values, apart)
-    assert f": {verdict}" in outcome(history).said
+    line = outcome(history).said
+    assert f": {verdict}" in line
+    assert ("logging_steps=1" in line) == (apart > 1 and verdict in {"too few", "cannot be told"})
+    assert "0.00000" not in line
     worse = [one.check for one in examine(history, CHECKS).findings if one.level == "fatal"]
     assert worse == (["reward-falls"] if verdict == "fell" else ["no-signal"] if not any(values) else [])
 
@@ -285,6 +293,46 @@ def test_a_reward_that_never_varies_is_no_signal(value, beside):
     assert "no-signal" not in {name for name, _ in said(replace(history, series=varied))}
 
 
+@pytest.mark.parametrize(("spread", "falls"), [(0.05, set()), (0.003, {"reward-falls"})])
+def test_few_rows_of_a_reward_that_is_rarely_earned_do_not_fall(spread, falls):
+    log = every_tenth(reward=[0.004, 0.003, 0.0, 0.0, 0.0, 0.0], reward_std=[spread] * 6)
+    assert {one for one, _ in said(log)} == falls
+
+
+def test_gradients_of_0_in_rows_of_several_steps_are_chance_where_most_groups_are_equal():
+    """One group a step, nine of ten solved: the last of ten steps has no gradient."""
+    log = {"reward": [0.9, 0.95] * 10, "reward_std": [0.03] * 20, "gradient": [0.0] * 20}
+    assert [one.check for one in examine(every_tenth(zero_std=[0.95] * 20, **log), CHECKS).findings] != ["no-signal"]
+    assert "fatal" not in {level for _, level in said(every_tenth(zero_std=[0.95] * 20, **log))}
+    assert ("no-signal", "fatal") in said(every_tenth(zero_std=[0.2] * 20, **log))
+
+
+def test_what_to_do_about_rewards_that_are_all_the_same_depends_on_what_they_are():
+    """Of a reward of 0 an answer is shown that holds the gold one; one that is paid always has other remedies."""
+    found = {}
+    for value in (0.0, 1.0):
+        history = logged([value] * 20)
+        answers = [Sample(step, "q", f"it is {step % 3}\x1b[0m", value, gold="2") for step in range(1, 21)]
+        (finding,) = [
+            one for one in examine(replace(history, samples=answers), CHECKS).findings if one.level == "fatal"
+        ]
+        assert "'it is 2\\x1b[0m'" in finding.what
+        found[value] = finding.fix
+    assert "harder prompts" in found[1.0]
+    assert "harder prompts" not in found[0.0]
+
+
+@pytest.mark.parametrize(("drift", "level"), [(1.0, "warning"), (0.1, "note")])
+def test_rewards_that_hardly_differ_any_more(drift, level):
+    """A public hacked run: the reward at its ceiling from the middle on, and the policy goes on."""
+    place = np.linspace(0, 1, 60)
+    over = 1 / (1 + np.exp(-25 * (place - 0.35)))
+    series = {"reward": 0.3 + 0.7 * over, "reward_std": 0.44 * (1 - over) + 3e-4, "kl": drift * place**2}
+    columns = {name: Series(np.arange(1, 61), of) for name, of in series.items()}
+    history = replace(logged(series["reward"]), series=columns)
+    assert {one.check: one.level for one in examine(history, CHECKS).findings}["zero-variance-groups"] == level
+
+
 def test_a_usual_schedule_is_not_called_exhausted():
     for decay in (lambda p: 0.5 * (1 + np.cos(np.pi * p)), lambda p: 1 - p, lambda p: np.minimum(1, p * 20)):
         assert said(healthy(rate=lambda v, p, decay=decay: 1e-5 * decay(p))) == []
@@ -347,6 +395,26 @@ def test_how_bad_depends_on_what_followed():
     assert said(spikes) == [("kl", "warning")]
     assert said(healthy(truncated=np.ones(STEPS))) == [("truncation", "warning")]  # and the reward rises
     assert said(healthy(truncated=np.ones(STEPS), reward=lambda v, p: v - 0.3 * p)) == [("truncation", "fatal")]
+
+
+def test_an_evaluation_that_is_past_its_best():
+    """The classic shape of over-optimisation: 17 evaluations that rise for a third of the run and then fall."""
+    dice, place = np.random.default_rng(4), np.linspace(0, 1, 170)
+    for peak, expected in ((0.4, [("eval-disagrees", "warning")]), (1.0, [])):
+        right = 0.2 + 0.23 * np.minimum(place / peak, 1) - 0.3 * np.maximum(place - peak, 0)
+        history = healthy(4, 170)
+        held = Series(np.arange(1, 171)[::10], (right + 0.01 * dice.standard_normal(170))[::10])
+        assert said(replace(history, series=history.series | {"eval/accuracy": held})) == expected
+
+
+def test_a_reward_that_is_not_finite_is_the_cause_of_a_loss_that_is_none():
+    at, broken = np.arange(STEPS), np.arange(STEPS) >= 60
+    over = {"loss": lambda v, p: np.where(broken, np.nan, v), "gradient": lambda v, p: np.where(broken, np.nan, v)}
+    for reward, word in ((np.where(at == 60, np.inf, 0.4), "reward function"), (np.full(STEPS, 0.4), "learning rate")):
+        finding = examine(healthy(reward=reward, **over), CHECKS).findings[0]
+        assert (finding.check, finding.level, word in finding.causes[0]) == ("not-finite", "fatal", True)
+    others = healthy(**{"part/form": lambda v, p: np.where(at % 3 == 0, np.nan, v)})
+    assert said(others) == [], "TRL leaves out a function that is None for all prompts of a step"
 
 
 def test_a_step_that_a_loss_scaler_skipped_ends_nothing():

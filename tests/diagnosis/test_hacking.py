@@ -2,14 +2,16 @@
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from plumbline.checks.check import examine
-from plumbline.checks.diagnosis.history import Sample
+from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.checks.diagnosis.rules.hacking import find_reward_hacking
+from plumbline.checks.diagnosis.rules.reward import find_parts_oppose
 from tests.diagnosis.test_checks import healthy
 from tests.diagnosis.test_more_checks import stored
 
@@ -35,6 +37,11 @@ def run(text, others=lambda place, words: {}, reward=None, levels=None, **over):
 
 def found(history):
     return [(one.level, one.about) for one in examine(history, [find_reward_hacking]).findings]
+
+
+def named(history):
+    """Of both checks that look at what the reward leaves out."""
+    return {(one.level, one.about) for one in examine(history, [find_reward_hacking, find_parts_oppose]).findings}
 
 
 def some(dice, count):
@@ -129,7 +136,7 @@ def test_a_part_of_weight_0_that_falls():
     place = np.linspace(0, 1, STEPS)
     reward = 0.3 + 0.4 * place
     parts = {"part/right": reward, "part/form": 0.8 - 0.7 * place}
-    assert found(run(usual, levels=reward, **parts)) == [("warning", "form")]
+    assert named(run(usual, levels=reward, **parts)) == {("warning", "form")}
     assert found(run(usual, levels=reward + 0.5 * parts["part/form"], **parts)) == []
 
 
@@ -164,5 +171,66 @@ def test_other_columns_of_completions_are_read(tmp_path):
     assert (sample.parts, sample.others) == ({"form": 0.5}, {"correct": 1.0, "human": 0.25})
 
 
-def test_a_usual_log_without_completions_is_not_looked_at():
-    assert examine(healthy(), [find_reward_hacking]).not_run == {"reward-hacking": ["samples"]}
+# -- scalars without completions ---------------------------------------------------------------------------------------
+
+
+def curve(first, last, middle=0.5):
+    return lambda place, dice: first + (last - first) / (1 + np.exp(-10 * (place - middle)))
+
+
+def share(first, last, answers=64):
+    """Of the answers of a step that are right."""
+    return lambda place, dice: dice.binomial(answers, curve(first, last)(place, dice)) / answers
+
+
+RISES, HACKED, FATAL = curve(0.22, 0.64), {"warning"}, {"fatal"}
+SCALARS = {
+    "accuracy hardly rises": ({"truth/accuracy": share(0.001, 0.006, 128)}, HACKED),
+    "accuracy is 0": ({"truth/accuracy": share(0, 0)}, HACKED),
+    "an only part that is never earned": ({"part/f": share(0.001, 0.006, 1024)}, HACKED),
+    "the true reward falls": ({"truth/true_reward": curve(1.07, 0.76)}, HACKED),
+    "accuracy falls": ({"truth/accuracy": share(0.42, 0.13, 256)}, FATAL),
+    "accuracy is past its best": (
+        {"truth/accuracy": lambda p, _: 0.25 + 0.3 * p - 0.7 * np.maximum(0, p - 0.4)},
+        HACKED,
+    ),
+    # Sound ones: it moves along, is noise, near its highest, of another scale, or logged at evaluations alone.
+    "both rise": ({"truth/accuracy": share(0.1, 0.6)}, set()),
+    "few answers": ({"truth/accuracy": share(0.3, 0.45, 8)}, set()),
+    "at its ceiling": ({"truth/accuracy": share(0.97, 0.97)}, set()),
+    "per cent": ({"truth/accuracy": lambda p, dice: 100 * share(0.1, 0.5)(p, dice)}, set()),
+    "a part that rises, of other unlogged ones": ({"part/f": share(0.05, 0.3)}, set()),
+    "a penalty that is none": ({"part/penalty": share(0.001, 0.001, 128)}, set()),
+}
+
+
+@pytest.mark.parametrize(("rows", "apart"), [(10, 1), (10, 10), (30, 1), (300, 1)])
+@pytest.mark.parametrize("name", SCALARS)
+def test_a_logged_scalar_that_says_what_is_right(name, rows, apart):
+    columns, levels = SCALARS[name]
+    if rows == 10 and name == "accuracy is past its best":
+        levels = set()  # too few to tell
+    for seed in range(3):
+        dice, place = np.random.default_rng(seed), np.linspace(0, 1, rows)
+        values = {"reward": RISES(place, dice) + 0.02 * dice.standard_normal(rows)}
+        values |= {column: make(place, dice) for column, make in columns.items()}
+        series = {column: Series(apart * np.arange(1, rows + 1), of) for column, of in values.items()}
+        history = History(origin="table", name="rl", kind="rl", series=series)
+        assert {level for level, _ in found(history)} == levels, seed
+
+
+def test_what_is_paid_beside_a_form_that_is_learnt_first_is_no_cheat():
+    """Accuracy stands still at first, and every step's chance of it shows in the reward."""
+    for seed in range(20):
+        dice, place = np.random.default_rng(seed), np.linspace(0, 1, 60)
+        right, form = share(0.3, 0.34)(place, dice), share(0.05, 0.95)(place, dice)
+        series = {"reward": right + form, "truth/accuracy": right}
+        columns = {column: Series(np.arange(1, 61), of) for column, of in series.items()}
+        assert found(History(origin="table", name="rl", kind="rl", series=columns)) == []
+
+
+def test_a_log_of_the_reward_alone_is_not_looked_at():
+    history = healthy()
+    series = {name: one for name, one in history.series.items() if not name.startswith("part/")}
+    missing = examine(replace(history, series=series), [find_reward_hacking]).not_run
+    assert missing == {"reward-hacking": ["samples|truth/|part/"]}

@@ -511,6 +511,16 @@ SHAPES = {
         {},
         "loss-zero",
     ),
+    "solved groups under a deviation that is the batch's": (
+        {
+            **dead(7, "loss", "gradient"),
+            **ROSE,
+            "reward_std": 0.3,
+            "zero_std": lambda noise, p, at: np.where(at % 7, 0.3, 1.0),
+        },
+        {},
+        "loss-zero",
+    ),
     "regular dead steps, whatever groups are": (
         {**dead(3, "loss", "gradient"), "reward_std": None, "zero_std": None},
         {"loss-zero": "warning.*every 3 steps"},
@@ -762,7 +772,8 @@ def test_what_follows_is_said_under_its_cause():
 
 
 def test_both_ends_of_a_completion_are_quoted():
-    history = replace(log({"reward": 0.0, "zero_std": 1.0}), samples=drawn(lambda *_: "a" * 300 + " is 42"))
+    samples = [replace(one, reward=0.0) for one in drawn(lambda *_: "a" * 300 + " is 42")]
+    history = replace(log({"reward": 0.0, "zero_std": 1.0}), samples=samples)
     assert re.search(r"for example 'a+ \.\.\. a+ is 42'", only("no-signal", history).what)
 
 
@@ -900,11 +911,11 @@ def test_why_a_kl_that_is_charged_is_0():
     assert "optimiser" not in cause_of(still, "kl")
 
 
-def in_parts(weight, *, name="form", noise=0.02, fall=0.4):
+def in_parts(weight, *, name="form", noise=0.02, fall=0.4, level=0.5):
     """A log whose reward is right + weight * another part, which falls early."""
     dice, place = np.random.default_rng(0), np.linspace(0, 1, STEPS)
     right = 0.3 + 0.5 * (1 - np.exp(-5 * place)) + noise * dice.standard_normal(STEPS)
-    other = 0.5 - fall * (1 - np.exp(-6 * place)) + noise * dice.standard_normal(STEPS)
+    other = level - fall * (1 - np.exp(-6 * place)) + noise * dice.standard_normal(STEPS)
     history = with_series(healthy(), reward=right + weight * other, **{"part/right": right, f"part/{name}": other})
     series = {
         key: one
@@ -922,11 +933,46 @@ def in_parts(weight, *, name="form", noise=0.02, fall=0.4):
         (-0.5, {}, {"parts-oppose": "warning"}),
         (-0.5, {"name": "format_errors"}, {"parts-oppose": "note"}),
         (0.0, {"name": "words"}, {"parts-oppose": "note"}),
+        (-0.3, {"name": "value", "noise": 0.1}, {"parts-oppose": "warning"}),
+        (0.0, {"name": "value", "noise": 0.1}, {"parts-oppose": "warning"}),
+        (-0.5, {"name": "hints"}, {"parts-oppose": "note"}),
+        # A charge that grows, and one below 0 that a weight below 0 pays.
+        (-0.3, {"name": "repeats", "fall": -0.4}, {"parts-oppose": "warning"}),
+        (-0.3, {"name": "tokens", "fall": -0.4}, {"parts-oppose": "note"}),
+        (-0.5, {"name": "penalty", "level": -0.1}, {"parts-oppose": "warning"}),
         (0.0, {"fall": 0.0}, {}),
     ],
 )
 def test_a_part_that_falls_while_the_reward_rises(weight, over, found):
     assert in_parts(weight, **over) == found
+
+
+@pytest.mark.parametrize("digits", [16, 4])
+@pytest.mark.parametrize(
+    ("weights", "lost", "found"),
+    [
+        ((1, 0.3), 0, False),
+        ((0.25, 1, 0.125), 0, False),
+        ((1, 0), 0, False),
+        ((0.5, 0.5), 0, False),  # their mean
+        ((1, 1), 0.1, True),
+        ((1, 1, 1), 0.1, True),
+    ],
+)
+def test_a_reward_is_the_weighted_sum_of_its_parts_or_has_lost_some(weights, lost, found, digits):
+    """Parts are often 0 in a step, where any weight of theirs gives the plain sum."""
+    dice = np.random.default_rng(0)
+    parts = [np.where(dice.random(STEPS) < 0.4, 0, dice.random(STEPS)).round(digits) for _ in weights]
+    gone = np.where(dice.random(STEPS) < 0.3, lost * parts[1], 0)
+    reward = (sum(weight * part for weight, part in zip(weights, parts, strict=True)) - gone).round(digits)
+    over = {"reward": reward, **{f"part/{name}": part for name, part in zip("abc", parts, strict=False)}}
+    history = with_series(healthy(), **over)
+    series = {
+        name: replace(one, rounding=0.5 * 10.0**-digits if digits < 16 and re.match("reward|part", name) else 0.0)
+        for name, one in history.series.items()
+        if name not in {"part/right", "part/form"}
+    }
+    assert ("lost-reward" in notes(replace(history, series=series))) == found
 
 
 def with_parts(part, *, steps=20):

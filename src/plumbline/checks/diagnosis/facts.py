@@ -69,7 +69,11 @@ def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> 
 
 
 def spread_of_batch(history: History) -> bool:
-    """Whether the logged deviation may be that of the batch: it equals that of the only part, over all completions."""
+    """Whether the logged deviation may be that of the batch: it is above 0 where all groups are equal, or equals that
+    of the only part, over all completions."""
+    equal = history["zero_std"].steps[history["zero_std"].values >= 1]
+    if (history["reward_std"].values[np.isin(history["reward_std"].steps, equal)] > EQUAL).any():
+        return True
     names, spread = history.names("part_std/"), history["reward_std"].values
     if len(names) != 1 or len(own := history[f"part_std/{names[0]}"].values) != len(spread):
         return not names and bool((history["zero_std"].values == 0).all())
@@ -172,10 +176,15 @@ def held(history: History) -> str:
 
 
 def quoted(samples: Sequence[Sample]) -> str:
-    """One of the user's own completions, both ends of a long one: `, for example '...'`; empty where all are blank."""
-    text = next((text for one in samples if (text := one.text.strip())), "")
+    """One of the user's own completions, both ends of a long one, of those that hold their gold answer where some do:
+    `, for example '...'`; empty where all are blank."""
+    known = [one for one in samples if one.text.strip()]
+    if not known:
+        return ""
+    one = max(known, key=lambda one: bool(one.gold) and one.gold in one.text)
+    text = one.text.strip()
     short = text if len(text) <= QUOTED else f"{text[: QUOTED // 2]} ... {text[-QUOTED // 2 :]}"
-    return f", for example {short!r}" if text else ""
+    return f", for example {short!r}" + (f" (gold: {one.gold[:QUOTED]!r})" if one.gold else "")
 
 
 QUOTED = 100
@@ -206,22 +215,27 @@ def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
     return steps, less, 1e-4 * max(1.0, size) + 1.01 * printed
 
 
-def weights(history: History) -> dict[str, float]:
-    """The weights of the parts in the logged reward, by least squares; none where it is not their weighted sum."""
-    names = history.names("part/")
+def weights(history: History) -> dict[str, float] | None:
+    """The weights of the parts that vary in the logged reward, by least squares; None where it is not their weighted
+    sum, to the digits that were logged, and empty where several sets of weights give it."""
     steps, less, off = sums(history)
-    if len(steps) < 2 * len(names) + 4:
-        return {}
-    parts = np.array(
-        [history[f"part/{name}"].values[np.isin(history[f"part/{name}"].steps, steps)] for name in names]
-    ).T
-    if parts.shape != (len(steps), len(names)) or not np.isfinite(parts).all():
-        return {}
+    names = history.names("part/")
+    if not steps:
+        return None
+    columns = [history[f"part/{name}"] for name in names]
+    parts = np.array([column.values[np.isin(column.steps, steps)] for column in columns]).T
     total = parts.sum(axis=1) - less
+    good = np.isfinite(parts).all(axis=1) & np.isfinite(total)
+    parts, total = parts[good], total[good]
+    if len(parts) < len(names) + 4:
+        return None
     found, _, rank, _ = np.linalg.lstsq(parts, total, rcond=1e-6)
-    if rank < len(names) or np.abs(parts @ found - total).max() > off * max(1.0, float(np.abs(found).max())):
+    if np.abs(parts @ found - total).max() > off * max(1.0, float(np.abs(found).max())):
+        return None
+    if rank < int((np.abs(parts) > EQUAL).any(axis=0).sum()):
         return {}
-    return dict(zip(names, found.tolist(), strict=True))
+    varies = np.ptp(parts, axis=0) > EQUAL
+    return {name: float(weight) for name, weight, some in zip(names, found, varies, strict=True) if some}
 
 
 def as_logged(stored: Sequence[Sample], step: int, series: Mapping[str, Series]) -> bool | None:

@@ -9,7 +9,7 @@ from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.trends import change, finite
 from plumbline.evaluation.statistics import Interval
 
-ENOUGH, ENOUGH_MEANS = 12, 8
+ENOUGH, ENOUGH_MEANS = 12, 5
 """Logged rows, from which on an interval is believed: of one step each, and of means over several steps."""
 MATTERS = 0.1
 """Of the level, and of the deviation within groups where that is logged: a rise of less would change no decision. By
@@ -30,11 +30,13 @@ class RewardOutcome:
     change: Interval
     """The last less the first, over so many logged steps, with its 95 % interval."""
     every: bool
-    """Whether every step was logged; else a row may be the mean of several, as TRL's with logging_steps."""
+    """Whether rows are of neighbouring steps; else a row may be the mean of several, as TRL's with logging_steps."""
     matters: float
     """The size of a change that matters."""
     alike: float
     """See `Shift`."""
+    finer: str
+    """What would tell more where few rows stand for several steps each; empty where each is of one."""
 
     @property
     def better(self) -> bool | None:
@@ -57,7 +59,7 @@ class RewardOutcome:
     @property
     def said(self) -> str:
         """In a line."""
-        digits = 3 if max(abs(self.first), abs(self.last)) >= 0.01 else 5
+        digits = 5 if 0 < max(abs(self.first), abs(self.last)) < 0.01 else 3
         way, done = {"reward": ("rise", "rose"), "loss": ("fall", "fell")}[self.series]
         why = ""
         if self.better is None:
@@ -70,10 +72,13 @@ class RewardOutcome:
             verdict = f"cannot be told whether it {done}"
             if self.alike > ALIKE and self.change.n >= ALIKE_ENOUGH:
                 why = f": consecutive values are alike (correlation {self.alike:.2f}), as in a smoothed log"
+        if self.better is None or not (self.still or self.change.excludes_zero):
+            why += f"; {self.finer}" if self.finer else ""
         steps = "steps" if self.every else "logged steps"
+        moved = max(abs(self.change.low), abs(self.change.high)) >= 0.5 * 10.0**-digits
         return (
             f"{self.series} {self.first:.{digits}f} -> {self.last:.{digits}f} over {self.change.n} {steps}: {verdict}"
-            + ("" if self.better is None else f" ({self.change:+.{digits}f})")
+            + (f" ({self.change:+.{digits}f})" if moved and self.better is not None else "")
             + why
         )
 
@@ -98,8 +103,17 @@ def outcome(history: History) -> RewardOutcome | None:
         found = at_once if _surely(at_once.interval, sign) else found
     spread = finite(history["reward_std"].values)
     level = max(abs(found.first), abs(found.last), float(np.median(spread)) if len(spread) else 0.0)
-    every = int(steps[-1] - steps[0]) + 1 == len(values)
-    return RewardOutcome(name, found.first, found.last, found.interval, every, MATTERS * max(level, LEAST), found.alike)
+    apart = int(np.median(np.diff(steps)))
+    every = apart <= 1
+    option = "logging_steps=1" if _logs_by_transformers(history) else "a row for each step"
+    finer = f"1 row for {apart} steps: {option} would tell" if apart > 1 and len(values) < ALIKE_ENOUGH else ""
+    matters = MATTERS * max(level, LEAST)
+    return RewardOutcome(name, found.first, found.last, found.interval, every, matters, found.alike, finer)
+
+
+def _logs_by_transformers(history: History) -> bool:
+    """Whether the trainer is one of transformers', whose option `logging_steps` is."""
+    return history.origin == "trl" or "num_generations" in history.options.values()
 
 
 def _surely(found: Interval, sign: int) -> bool:

@@ -184,6 +184,61 @@ def usual_step(values: NDArray[np.float64], over: int = 1) -> float:
     return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
 
 
+FALL_ENOUGH, STRETCHES = 24, 10
+"""Values from which a fall from the best stretch is told by itself, and the stretches of a series that is looked at."""
+FALL_SURE = 4.0
+"""Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of a thousand runs."""
+FALL_LARGE, MOST = 0.3, 0.6
+"""Share of the height that was lost, from which it is called a fall, and from which a standard error less will do."""
+SLOW, WALK = 0.98, 2.0
+"""The highest correlation of neighbours that noise may have, and standard deviations of a random walk: where neighbours
+are that alike, both are what a fall may be by chance, and the smaller one counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """The last stretch of a series below the best one before it."""
+
+    first: float
+    best: float
+    last: float
+    share: float
+    """Of the best one's height that was lost: above 0, or above the lowest value where that is below 0."""
+    place: int
+    """Where the best stretch ends."""
+    noise: float
+    """The standard error of the mean of the last stretch."""
+
+
+def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) -> Fall | None:
+    """The fall of a series [n] from its best stretch; None where it is small, or may be chance.
+
+    Args:
+        values: finite ones.
+        alike: see `Shift`.
+        sure: whether it is known that the series fell: then its thirds will do, or its halves.
+    """
+    few = len(values) < FALL_ENOUGH
+    if few and not sure:
+        return None
+    count = min(3, len(values) // 2) if few else min(STRETCHES, len(values) // 4)
+    stretches = np.array_split(values, count)
+    means = np.array([stretch.mean() for stretch in stretches])
+    best = int(np.argmax(means[:-1]))
+    error = float(np.hypot(*(one.std(ddof=1) / len(one) ** 0.5 for one in (stretches[best], stretches[-1]))))
+    noise = noise_of_mean(values, len(stretches[-1]))
+    lost = float(means[best] - means[-1])
+    share = lost / max(means[best] - min(0.0, float(values.min())), 1e-9)
+    errors = 2**0.5 * (FALL_SURE if share < MOST else FALL_SURE - 1)
+    apart = len(values) * (count - 1 - best) / count
+    slow = min(errors * noise_of_mean(values, len(stretches[-1]), SLOW), WALK * usual_step(values) * apart**0.5)
+    by_chance = max(errors * max(noise, 1e-6), slow if alike else 0.0, 2 * error)
+    if share < FALL_LARGE or (lost < by_chance and not few):
+        return None
+    place = sum(len(stretch) for stretch in stretches[: best + 1]) - 1
+    return Fall(float(means[0]), float(means[best]), float(means[-1]), share, place, noise)
+
+
 def since(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
     """The step at which the last unbroken stretch of True began; None where the series does not end with one."""
     if not len(mask) or not mask[-1]:

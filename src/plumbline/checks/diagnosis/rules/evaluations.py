@@ -72,13 +72,16 @@ LITTLE = 0.02
 CHANCE = 0.01
 """Of one finding in evaluations that only jump about, however many names they have."""
 BLOCKS = 12
+AFTER, FALLING = 5, 2.3
+"""Evaluations after the highest ones, and standard errors of their order, from which a run may be past its best."""
 
 
 @rule("eval-disagrees", needs=("reward", "eval/"))
 def find_eval_disagrees(history: History) -> Iterator[Finding]:
     """The training reward rises and the evaluation falls: what is paid is not what is wanted, or not there.
 
-    Evaluations are few and fall at once or slowly, so it is their order that counts, and a tenth of the height.
+    Evaluations are few and fall at once or slowly, so it is their order that counts, of all or of those after the
+    highest ones, and a tenth of the height.
     """
     train, came = trend(history["reward"].values), outcome(history)
     wanders = came is not None and came.alike > 0 and not came.better
@@ -91,10 +94,10 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         values = finite(series.values)
         if len(values) < 4:
             continue
-        down = order(np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))]))
+        down = _order(values)
         best = int(np.argmax(values))
         lost = float(values[best] - values[-1])
-        if down < -sure and lost > max(0.1 * abs(values[best]), LITTLE * height(values)):
+        if (down < -sure or _peaked(values, sure)) and lost > max(0.1 * abs(values[best]), LITTLE * height(values)):
             yield Finding(
                 level="warning",
                 what=f"the training reward rises ({train.first:.3f} to {train.last:.3f}) and eval/{name} falls "
@@ -110,6 +113,21 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
                 ),
                 fix=f"take the checkpoint of step {series.steps[best]}; read completions with the highest rewards",
             )
+
+
+def _order(values: NDArray[np.float64]) -> float:
+    return order(np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))]))
+
+
+def _peaked(values: NDArray[np.float64], sure: float) -> bool:
+    """Whether the last three are `sure` standard errors below the best three, and what lies between falls."""
+    means = np.convolve(values, np.full(3, 1 / 3), mode="valid")
+    after = values[int(np.argmax(means)) + 3 :]
+    if len(after) < AFTER:
+        return False
+    places = np.linspace(-1, 1, len(values))
+    error = 2**0.5 * noise_of_mean(values - np.polyval(np.polyfit(places, values, 3), places), 3)
+    return _order(after) < -FALLING and float(means.max() - means[-1]) > max(sure * error, 1e-9)
 
 
 FAR = 0.1

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import EQUAL, sums
+from plumbline.checks.diagnosis.facts import EQUAL, weights
 from plumbline.checks.diagnosis.history import History, Sample, Series
-from plumbline.checks.diagnosis.outcome import RewardOutcome, outcome
+from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
+from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
+from plumbline.checks.diagnosis.trends import fall_of, finite, height, order, trend
 
 Values = NDArray[np.float64]
 ENOUGH = 24
@@ -29,6 +31,13 @@ LOST, FATAL = 0.2, 0.5
 ROSE, STAYED = 1.0, 0.25
 """Standard deviations of single answers that the reward must rise by, and the share of it that the column may rise by
 at most to count as still. Set on the first half of benchmarks/hacking.py."""
+FAR, STILL = 0.3, 0.15
+"""Share of its height that the reward must rise by, and the share of that, of what is left to its highest, that a
+logged scalar may rise by at most to count as still."""
+IN_ORDER = -2.7
+"""Standard errors of the order of what falls for sure, however few its rows are."""
+NOTHING, ROOM, PERCENT = 0.05, 0.2, 5.0
+"""Of the highest of a rate: the level that is none, and what must be left to rise by; a rate over 5 is one of 100."""
 LINKED = 0.1
 """Correlation of length and reward within groups, over which length may be paid: thrice its error of 1000 answers."""
 LONGER, PAID, EXPLAINED = 1.8, 0.6, 0.5
@@ -58,20 +67,21 @@ class Sign:
     """Whether it is enough without another one."""
 
 
-@rule("reward-hacking", needs=("reward", "samples"), live=False)
+@rule("reward-hacking", needs=("reward", "samples|truth/|part/"), live=False)
 def find_reward_hacking(history: History) -> Iterator[Finding]:
     """The reward rises for sure, and what it stands for falls, stays, or gives way to a trick.
 
-    A stored column that says what is right (`accuracy`, `correct`, ...), or a part of weight 0, decides where there is
-    one. Else the texts do, where answers do not heed the prompt more than at first: two signs, or one that is enough.
+    What says what is right (`accuracy`, `correct`, ...) decides where there is one: a column of completions, a logged
+    scalar, a part of weight 0. Else the texts do, where answers do not heed the prompt more than at first: two signs,
+    or one that is enough.
     """
     came, steps = outcome(history), _by_step(history.samples)
-    if came is None or not came.better or len(steps) < ENOUGH:
+    if came is None or not (came.better or (came.better is None and order(history["reward"].values) > -IN_ORDER)):
         return
-    oracles = dict(_oracles(history, steps))
-    if oracles:
-        for name, series in oracles.items():
-            yield from _against(history, came, name, series, steps)
+    truths = [*_logged(history, came), *_stored(history, came, steps)]
+    for truth in truths:
+        yield from _against(history, came, truth)
+    if truths or not came.better or len(steps) < ENOUGH:
         return
     signs = list(_signs(history, came, steps))
     if len(signs) < 2 and not any(sign.alone for sign in signs):
@@ -95,48 +105,108 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
 # -- what says what is right -------------------------------------------------------------------------------------------
 
 
-def _oracles(history: History, steps: dict[int, list[Sample]]) -> Iterator[tuple[str, Series]]:
-    """Columns by their names, by step, and parts that the sum of the reward leaves out."""
-    for name in sorted({name for these in steps.values() for one in these for name in one.others}):
-        if ORACLE.search(name):
-            yield name, _means(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
-    names = history.names("part/")
-    _, less, off = sums(history)
-    if len(names) > 1 and len(less) >= ENOUGH and np.median(np.abs(less)) > off:
-        for name in names:
-            rest = {key: value for key, value in history.series.items() if key != f"part/{name}"}
-            if np.median(np.abs(sums(replace(history, series=rest))[1])) < off:
-                yield name, history[f"part/{name}"]
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What says what is right, and what is to be called still beside the rise of the reward."""
+
+    name: str
+    series: Series
+    most: float
+    """A rise by less is none; -inf where none may be asked for."""
+    nothing: float = 0.0
+    """A level below is none, whether it rose or not."""
+    is_part: bool = False
+    """Of the reward; then `parts-oppose` says whether it fell."""
 
 
-def _against(
-    history: History, came: RewardOutcome, name: str, series: Series, steps: dict[int, list[Sample]]
-) -> Iterator[Finding]:
-    """What is said where a column fell, or stayed while the reward rose by far."""
+def _logged(history: History, came: RewardOutcome) -> Iterator[Truth]:
+    """Logged scalars; parts without a weight whose name says it, and those that earn nothing beside unknown weights."""
+    for name in history.names("truth/"):
+        series = history[f"truth/{name}"]
+        if len(finite(series.values)):
+            yield Truth(name, series, *_still(history, came, series))
+    known = weights(history)
+    highest = max(map(abs, (known or {}).values()), default=0.0)
+    for name in history.names("part/"):
+        series = history[f"part/{name}"]
+        values = finite(series.values)
+        if MEASURED.search(name) or not len(values) or not 0 < height(values) <= 1:
+            continue
+        none = 0 <= values.mean() < NOTHING * min(1.0, came.last)
+        unpaid = known is not None and name in known and abs(known[name]) <= NO_WEIGHT * highest
+        if (known is None and none) or (unpaid and ORACLE.search(name)):
+            yield Truth(name, series, *_still(history, came, series), is_part=True)
+
+
+def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float, float]:
+    """A rise of a logged scalar that is none beside that of the reward, -inf where none may be asked for; and the level
+    of a rate that is none."""
+    values, gained = finite(series.values), MATTERS * came.change.mean / came.matters  # of the reward's height
+    scale = height(values)
+    rate = values.min() >= 0 and not 1 + EQUAL < scale < PERCENT
+    scale = (1.0 if scale < PERCENT else 100.0) if rate else scale
+    room = scale - float(values[: max(1, len(values) // 3)].mean()) if rate else scale
+    nothing = NOTHING * scale if rate else 0.0
+    free = values.mean() < nothing or (len(values) >= ENOUGH and not _linked(history["reward"], series))
+    if not free or gained < FAR or room < ROOM * scale or 2 * len(values) <= came.change.n:
+        return -np.inf, nothing
+    return STILL * gained * room, nothing
+
+
+def _stored(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Truth]:
+    """Columns of completions, by their names."""
+    names = {name for these in steps.values() for one in these for name in one.others if ORACLE.search(name)}
+    reward = _scatter(steps, lambda one: one.reward)
+    gained = came.change.mean / reward if reward > EQUAL else 0.0
+    for name in sorted(names - set(history.names("truth/"))) if len(steps) >= ENOUGH else ():
+        series = _means(steps, lambda one, name=name: one.others.get(name, np.nan))  # type: ignore[misc]
+        single = _scatter(steps, lambda one, name=name: one.others.get(name))  # type: ignore[misc]
+        yield Truth(name, series, STAYED * gained * single if single > EQUAL and gained > ROSE else -np.inf)
+
+
+def _linked(reward: Series, series: Series) -> bool:
+    """Whether the reward moves with a series from row to row: then it pays for it."""
+    both, here, there = np.intersect1d(reward.steps, series.steps, return_indices=True)
+    pair = np.diff([reward.values[here], series.values[there]])
+    pair = pair[:, np.isfinite(pair).all(axis=0)]
+    if pair.shape[1] < 3 or not pair.std(axis=1).all():
+        return False
+    return float(np.corrcoef(pair)[0, 1]) > max(0.25, 2 / len(both) ** 0.5)
+
+
+def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Finding]:
+    """What is said where it fell, or stayed while the reward rose by far."""
+    name, series = truth.name, truth.series
     down, up = _rise(history, replace(series, values=-series.values)), _rise(history, series)
     if down is None or up is None:
         return
-    first, last = -down.first, -down.last
-    fell = bool(down.better) and first - last > LOST * abs(first)
-    single = {
-        "reward": _scatter(steps, lambda one: one.reward),
-        name: _scatter(steps, lambda one: one.others.get(name, one.parts.get(name))),
-    }
-    gained = came.change.mean / single["reward"] if single["reward"] > EQUAL else 0.0
-    still = single[name] > EQUAL and gained > ROSE and not up.better and up.change.high / single[name] < STAYED * gained
+    first, last, began = -down.first, -down.last, _onset(series)
+    good = np.isfinite(series.values)
+    sure = bool(down.better) or order(series.values) < IN_ORDER
+    fell = sure and first - last > LOST * abs(first) and not truth.is_part
+    peak = None if fell or truth.is_part else fall_of(series.values[good], up.alike)
+    if peak is not None:  # from a height that it had reached, while the reward went on
+        began = int(series.steps[good][peak.place])
+        after = trend(history["reward"].since(began).values)
+        fell, first, last = after.last > after.first, peak.best, peak.last
+    still = up.change.high < truth.most and (not up.better or up.last < truth.nothing)
     if not fell and not still:
         return
-    own = _onset(series) if fell else 0
-    watched = f"part/{name}" in history.series  # a part of weight 0 may be meant
+    zero = not series.values[good].any()
+    said = f"fell ({first:.3f} to {last:.3f})" if fell else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
     yield Finding(
-        level="fatal" if fell and last < FATAL * first and not watched else "warning",
-        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}) and {name}, which is no part of it, "
-        + (f"fell ({first:.3f} to {last:.3f})" if fell else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"),
-        since=max(own, _onset(history["reward"])),
+        level="fatal" if fell and last < FATAL * first else "warning",
+        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}) and {'the part ' if truth.is_part else ''}{name} "
+        + ("is 0 throughout" if zero else said),
+        since=max(began if fell else 0, _onset(history["reward"])),
         evidence={name: round(last - first if fell else up.last - up.first, 4), "reward": round(came.change.mean, 4)},
         about=name,
-        causes=("a cheat that the reward pays", f"{name} measures something else than the reward is meant to"),
-        fix=f"read answers with a high reward and a low {name}; take a checkpoint from before this step",
+        causes=("a cheat that the reward pays", f"what computes {name} never matches")
+        if zero
+        else ("a cheat that the reward pays", f"{name} measures something else than the reward is meant to"),
+        fix=f"score gold answers by what computes {name}: if they earn 0, it is broken; else read what the reward pays"
+        if zero
+        else f"read answers with a high reward and a low {name}; take a checkpoint from before this step",
     )
 
 

@@ -3,16 +3,26 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import RISES, agree, likely, quoted, sums, weights
+from plumbline.checks.diagnosis.facts import RISES, agree, likely, quoted, rises, sums, weights
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
-from plumbline.checks.diagnosis.trends import ends_of, finite, height, noise_of_mean, trend, usual_step
+from plumbline.checks.diagnosis.trends import (
+    FALL_ENOUGH,
+    FALL_SURE,
+    STRETCHES,
+    ends_of,
+    fall_of,
+    finite,
+    height,
+    trend,
+)
 from plumbline.evaluation.statistics import surely_over
 from plumbline.runs.evaluations import REFERENCE
 
@@ -79,17 +89,34 @@ PARTS_OPPOSE_LEAST = 0.05
 PARTS_OPPOSE_ENOUGH = 24
 NO_WEIGHT = 0.02
 """Of the largest weight, below which a part is dropped."""
-WANTED = re.compile(r"(?<![a-z])(accura|correct|right|match|form|valid|success|solve|pass|quality)", re.IGNORECASE)
+WANTED = re.compile(
+    r"(?<![a-z])(accura|correct|right|match|form|valid|success|solve|pass|quality|value|tru|gold|answer|content|helpful|"
+    r"task|math|exact)",
+    re.IGNORECASE,
+)
 """Beginnings of words in the names of parts that nobody charges on purpose."""
-PENALTY = re.compile(r"penal|error|fail|not_|no_|bad|wrong|cost", re.IGNORECASE)
+MEASURED = re.compile(
+    r"penal|error|fail|not_|no_|bad|wrong|cost|len|token|word|char|repe|dup|gram|overlong|verbos|time|latenc|entrop|"
+    r"toxi|refus|halluc|hack|cheat|loop|kl|divers|uniq|novel",
+    re.IGNORECASE,
+)
+"""What is charged on purpose, or is only measured: its fall is no loss."""
+LENGTH = re.compile("len|token|word|char|verbos", re.IGNORECASE)
+"""What may well grow as answers get better."""
 
 
 @rule("parts-oppose", needs=("part/", "reward"))
 def find_parts_oppose(history: History) -> Iterator[Finding]:
     """A part of the reward falls while the whole rises: it is charged, dropped, or outweighed by another part.
 
-    Each part that fell for sure, with its weight where the logged reward is a weighted sum of the parts.
+    Each part that fell for sure, or whose charge grew, with its weight where the logged reward is a weighted sum of the
+    parts.
     """
+    known, rose = weights(history) or {}, rises(history)
+    none = NO_WEIGHT * max(map(abs, known.values()), default=0.0)
+    for name, weight in known.items():
+        if weight <= none and rose:
+            yield from _unpaid(history, name, 0.0 if weight >= -none else weight)
     ends = {
         name: ends_of(values)
         for name in (*(f"part/{name}" for name in history.names("part/")), "reward")
@@ -97,52 +124,70 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
     }
     if "reward" not in ends or trend(history["reward"].values).t < -2:
         return
+    del ends["reward"]
     least = {name: PARTS_OPPOSE_LEAST * height(finite(history[name].values)) for name in ends}
-    rising = {name: end for name, end in ends.items() if end[2] > RISES and end[1] - end[0] > least[name]}
-    whole, known = "reward" in rising, weights(history)
-    rising.pop("reward", None)
+    paid = {name: known.get(name.removeprefix("part/"), 1.0) for name in ends}
+    rising = {
+        name: end
+        for name, end in ends.items()
+        if paid[name] > none and end[2] > RISES and end[1] - end[0] > least[name]
+    }
     up = max(rising, key=lambda name: rising[name][1] - rising[name][0], default="")
-    for part, (first, last, sure) in ends.items():
-        lost, name = first - last, part.removeprefix("part/")
-        if sure > -PARTS_OPPOSE_SURE or lost <= least[part] or lost <= PARTS_OPPOSE_LARGE * abs(first):
+    for part, (first, last, sure) in ends.items() if up else ():
+        name, grew = part.removeprefix("part/"), paid[part] < -none
+        sure = -sure if grew else sure
+        if abs(paid[part]) <= none or sure > -PARTS_OPPOSE_SURE:
             continue
-        weight = known.get(name)
-        none = NO_WEIGHT * max(map(abs, known.values()), default=0.0)
-        if weight is not None and weight <= none and whole:
-            how = "charged" if weight < -none else "dropped"
-            meant = PENALTY.search(name) or not WANTED.search(name)
-            yield Finding(
-                level="note" if meant else "warning",
-                what=f"the part {name} fell from {first:.3f} to {last:.3f} while the reward rose: it is {how} (its "
-                f"weight in the logged reward is {weight:.2g})",
-                evidence={f"{name}: t": round(float(np.clip(sure, -99, 99)), 1), "weight": round(weight, 4)},
-                about=name,
-                causes=("a wrong sign of its weight", "a penalty that is meant")
-                if how == "charged"
-                else ("its weight is 0: it is measured, and not paid",),
-                fix=f"pay {name} with a weight above 0, or read its fall as what the reward costs",
-            )
-        elif up and not (weight is not None and weight <= none):
-            yield Finding(
-                level="warning",
-                what=f"the part {name} of the reward fell from {first:.3f} to {last:.3f} while {up[5:]} rose from "
-                f"{rising[up][0]:.3f} to {rising[up][1]:.3f}: it is outweighed",
-                evidence={
-                    f"{name}: t": round(float(np.clip(sure, -99, 99)), 1),
-                    f"{up[5:]}: t": round(min(rising[up][2], 99.0), 1),
-                }
-                | ({} if weight is None else {"weight": round(weight, 4)}),
-                about=name,
-                causes=("the rising part is cheaper to earn, and costs the other", "the weights say it is worth it"),
-                fix=f"raise the weight of {name}, or pay {up[5:]} only where {name} is earned, too",
-            )
+        if abs(last - first) <= max(least[part], PARTS_OPPOSE_LARGE * abs(first)):
+            continue
+        yield Finding(
+            level="note" if grew and LENGTH.search(name) else "warning",
+            what=f"the part {name} of the reward {'rose' if grew else 'fell'} from {first:.3f} to {last:.3f}"
+            f"{f' though its weight is {paid[part]:.2g},' if grew else ''} while {up[5:]} rose from "
+            f"{rising[up][0]:.3f} to {rising[up][1]:.3f}: it is outweighed",
+            evidence={
+                f"{name}: t": round(float(np.clip(sure, -99, 99)), 1),
+                f"{up[5:]}: t": round(min(rising[up][2], 99.0), 1),
+            }
+            | ({"weight": round(known[name], 4)} if name in known else {}),
+            about=name,
+            causes=("the rising part is cheaper to earn, and costs the other", "the weights say it is worth it"),
+            fix=f"raise the weight of {name}, or pay {up[5:]} only where {name} is {'low' if grew else 'earned'}, too",
+        )
+
+
+def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
+    """A part of no weight, or of one below 0, that fell while the reward rose."""
+    series = history[f"part/{name}"]
+    down = outcome(replace(history, series={"reward": replace(series, values=-series.values)}))
+    values = finite(series.values)
+    sure = ends_of(values)[2] if len(values) >= PARTS_OPPOSE_ENOUGH else 0.0
+    if down is None or not (down.better or sure < -PARTS_OPPOSE_SURE):
+        return
+    first, last = -down.first, -down.last
+    if first - last <= max(PARTS_OPPOSE_LEAST * height(values), PARTS_OPPOSE_LARGE * abs(first)):
+        return
+    # A charge that is logged as a number below 0 is paid under a weight below 0.
+    meant = (weight == 0 or first >= 0) if MEASURED.search(name) else weight < 0 and not WANTED.search(name)
+    yield Finding(
+        level="note" if meant else "warning",
+        what=f"the part {name} fell from {first:.3f} to {last:.3f} while the reward rose: it is "
+        f"{'charged' if weight else 'dropped'} (its weight in the logged reward is {weight:.2g})",
+        evidence={"change": round(last - first, 4), "weight": round(weight, 4)},
+        about=name,
+        causes=("a wrong sign of its weight", "a penalty that is meant")
+        if weight
+        else ("its weight is 0: it is measured, and not paid",),
+        fix=f"pay {name} with a weight above 0, or read its fall as what the reward costs",
+    )
 
 
 @rule("lost-reward", needs=("reward", "part/"))
 def find_lost_reward(history: History) -> Iterator[Finding]:
     """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not in its own mean.
 
-    Where the reward is the plain sum of its parts at most steps, the steps at which it is less.
+    Where the reward is the plain sum of its parts at some steps, and at all of them no weighted one, the steps at which
+    it is less.
     """
     found = [finding for name in history.names("part/") if (finding := _unknown(history, name)) is not None]
     yield from found
@@ -153,9 +198,8 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     steps, less, scale = sums(history)
     if len(steps) < 5:
         return
-    equal = np.abs(less) < scale
-    lost = less > scale
-    if not equal.mean() >= 0.2 or not lost.any():  # under weights other than 1 no step is equal
+    equal, lost = np.abs(less) < scale, less > scale
+    if not equal.mean() >= 0.2 or not lost.any() or weights(history) is not None:
         return
     yield Finding(
         level="warning",
@@ -164,7 +208,10 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
         f"{np.nanmax(less):.3g}",
         since=steps[int(np.argmax(lost))],
         evidence={"steps": int(lost.sum()), "largest": float(np.nanmax(less))},
-        causes=("a reward function returned NaN or None for some completions, which count as 0 in the sum",),
+        causes=(
+            "a reward function returned NaN or None for some completions, which count as 0 in the sum",
+            "a sum that is clipped from above",
+        ),
         fix="find the completions for which a reward function returns NaN; a reward that is not known is no reward "
         "of 0",
     )
@@ -364,16 +411,8 @@ def find_dominant_part(history: History) -> Iterator[Finding]:
         )
 
 
-REWARD_FALLS_ENOUGH = 24
-PARTS = 10
-"""The run is looked at in so many stretches."""
-REWARD_FALLS_SURE = 4.0
-"""Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of a thousand runs."""
-REWARD_FALLS_LARGE, MOST = 0.3, 0.6
-"""Share of the height that was lost, from which it is called a fall, and from which a standard error less will do."""
-SLOW, WALK = 0.98, 2.0
-"""The highest correlation of neighbours that noise may have, and standard deviations of a random walk: where neighbours
-are that alike, both are what a fall may be by chance, and the smaller one counts."""
+RARELY = 0.3
+"""Of the deviation of single answers, that few rows must fall by."""
 
 
 @rule("reward-falls", needs=("reward",))
@@ -386,25 +425,17 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     series = history["reward"]
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
-    came, few = outcome(history), len(values) < REWARD_FALLS_ENOUGH
+    came, few = outcome(history), len(values) < FALL_ENOUGH
     if came is None or (few and (came.every or not came.worse)):
         return
-    stretches = np.array_split(values, 3 if few else min(PARTS, len(values) // 4))
-    means = np.array([stretch.mean() for stretch in stretches])
-    best = int(np.argmax(means[:-1]))
-    error = float(np.hypot(*(one.std(ddof=1) / len(one) ** 0.5 for one in (stretches[best], stretches[-1]))))
-    noise = noise_of_mean(values, len(stretches[-1]))
-    lost = float(means[best] - means[-1])
-    floor = min(0.0, float(values.min()))
-    share = lost / max(means[best] - floor, 1e-9)
-    sure = 2**0.5 * (REWARD_FALLS_SURE if share < MOST else REWARD_FALLS_SURE - 1)
-    apart = len(values) * (len(stretches) - 1 - best) / len(stretches)
-    slow = min(sure * noise_of_mean(values, len(stretches[-1]), SLOW), WALK * usual_step(values) * apart**0.5)
-    by_chance = max(sure * max(noise, 1e-6), slow if came.alike else 0.0, 2 * error)
-    if share < REWARD_FALLS_LARGE or (lost < by_chance and not few):
+    fall = fall_of(values, came.alike, sure=few)
+    if fall is None:
         return
+    spread = finite(history["reward_std"].values)
+    if few and len(spread) and fall.best - fall.last < RARELY * spread.max():
+        return  # a reward that is rarely earned is missing in some rows by chance
     entropy, kl = history["entropy"], history["kl"]
-    at = int(steps[sum(len(stretch) for stretch in stretches[: best + 1]) - 1])
+    at = int(steps[fall.place])
     sudden = [step for step in jumps_of(series) if step >= at]
     causes = [f"other data, weights or another reward from step {sudden[0]} on (see jump)"] if sudden else list[str]()
     if _drifts(history):
@@ -413,18 +444,12 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
         causes.append("the entropy rose: the policy forgets how to write")
     if len(kl) and np.nanmax(kl.values) > 1:
         causes.append(f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})")
+    below = few or fall.last < fall.first - FALL_SURE * fall.noise
     yield Finding(
-        level="fatal"
-        if share > (0.5 if few or means[-1] < means[0] - REWARD_FALLS_SURE * noise else 0.7)
-        else "warning",
-        what=f"the reward fell from {means[best]:.3f} to {means[-1]:.3f} after step {at}",
+        level="fatal" if fall.share > (0.5 if below else 0.7) else "warning",
+        what=f"the reward fell from {fall.best:.3f} to {fall.last:.3f} after step {at}",
         since=at,
-        evidence={
-            "best stretch": float(means[best]),
-            "last stretch": float(means[-1]),
-            "first": float(means[0]),
-            "noise": noise,
-        },
+        evidence={"best stretch": fall.best, "last stretch": fall.last, "first": fall.first, "noise": fall.noise},
         causes=likely(
             history,
             *causes,
@@ -438,5 +463,5 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
 
 def _drifts(history: History) -> bool:
     """Whether sampler and scorer are logged to be further apart than at first."""
-    found = [one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= REWARD_FALLS_ENOUGH]
-    return not agree(history) and any(np.median(one[-PARTS:]) > 2 * np.median(one[:PARTS]) for one in found)
+    found = [one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= FALL_ENOUGH]
+    return not agree(history) and any(np.median(one[-STRETCHES:]) > 2 * np.median(one[:STRETCHES]) for one in found)

@@ -6,12 +6,13 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import likely, spread_of_batch, zeros
+from plumbline.checks.diagnosis.facts import every_step, likely, spread_of_batch, zeros
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.trends import finite, runs_of, since
 
 WATCHED = ("loss", "gradient", "reward", "kl", "gap", "ratio_mean", "ratio_max", "entropy", "eval/loss", "eval/reward")
 
+PAID = ("reward", "part/")
 NOT_FINITE_FEW = 0.05
 """Share of the steps that a loss scaler may skip: it begins too high, and is raised every 2,000 steps."""
 HALF, FEW_GOOD = 0.5, 3
@@ -50,10 +51,13 @@ def find_not_finite(history: History) -> Iterator[Finding]:
             found[name] = (int(series.steps[bad][0]), int(bad.sum()), float(series.values[bad][0]))
     if not found:
         return
-    first = min(found, key=lambda name: found[name][0])
+    # What is paid breaks the loss of its step, and a loss breaks what is paid from the next step on.
+    first = min(found, key=lambda name: (found[name][0], not name.startswith(PAID)))
+    paid = first.startswith(PAID)
     step, _, value = found[first]
     others = [name for name in found if name != first]
     measured = all(name.startswith("eval/") for name in found)
+    spared = all(name.startswith("part/") and np.isnan(value) for name, (_, _, value) in found.items())
     without = _without_target(history, found)
     skipped = set(found) == {"gradient"} and (without or _passing(history["gradient"].values))
     shown = _of_the_log_alone(history, found)
@@ -61,7 +65,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     hidden = hidden and bool(written[0] == 0) and bool((history["loss"].values != 0).any())
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells (logging_nan_inf_filter, on by default).
     yield Finding(
-        level="warning" if measured or skipped or shown else "fatal",
+        level="note" if spared else "warning" if measured or skipped or shown else "fatal",
         what=f"{first} is {value} at step {step}"
         + (f", and so are {', '.join(others)}" if others else "")
         + ("; the loss, which transformers writes as 0 where it is NaN, is 0 there" if hidden else ""),
@@ -78,23 +82,29 @@ def find_not_finite(history: History) -> Iterator[Finding]:
                 if without
                 else ("a loss scaler of 16 bits, or the trainer, that skipped these steps",)
                 if skipped
-                else ("a reward that is not finite",)
-                if first.startswith(("reward", "part/"))
+                else ("the function is not for the prompts of these steps, and TRL leaves it out of the reward",)
+                if spared
+                else ("a reward function that divides by 0, takes a logarithm of it, or returned NaN",)
+                if paid
                 else (
                     ("too high a learning rate", lambda run: step <= run["loss"].steps[:1].sum()),
                     ("a batch without a target, whose loss is a mean of nothing", lambda run: run.kind == "rl"),
                 )
             ),
-            ("an overflow in 16 bits", lambda _: without or shown),
+            ("an overflow in 16 bits", lambda _: without or shown or paid),
             (
                 "a division by the length or the spread of an empty or constant group",
-                lambda run: run.kind == "sft" or measured or shown,
+                lambda run: run.kind == "sft" or measured or shown or paid,
             ),
         ),
         fix="count the targets of these batches, and leave out rows without any"
         if without
         else "compute it by hand for one batch; where the coefficient of the KL is 0, switch its log off"
         if shown
+        else "look at what it returns for these prompts; the reward itself is finite"
+        if spared
+        else f"find the answer of step {step} whose reward is {value}; go back to a checkpoint before that step"
+        if paid
         else "go back to a checkpoint before that step, look at its batch, then lower the learning rate or use float32",
     )
 
@@ -162,6 +172,7 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
     """Which logged steps of the loss taught nothing though steps around did, and the series that are 0 there.
 
     In RL groups of equal rewards have no gradient either: the entropy is 0 in a dead step, too, or rewards differ.
+    Where rows are of several steps, the gradient is that of the last one, and says nothing of the others.
     """
     loss = history["loss"]
     found = np.abs(loss.values) < max(1e-12, loss.rounding)
@@ -177,6 +188,7 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
         names.append(said)
     if history.kind == "rl" and "the entropy" not in names:
         found &= ("the gradient" in names) & (_differ(history, loss.steps) if _scaled(history) else _regular(found))
+        found &= every_step(loss)
     all_found = found.copy()
     for step in np.flatnonzero(all_found):
         near = slice(max(0, int(step) - AROUND), int(step) + AROUND + 1)

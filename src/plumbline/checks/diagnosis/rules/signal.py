@@ -21,7 +21,7 @@ from plumbline.checks.diagnosis.facts import (
     top,
     zeros,
 )
-from plumbline.checks.diagnosis.history import History, Series
+from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.trends import finite, height, runs_of, since
 
 TINY = 1e-10
@@ -55,21 +55,26 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
 
     TRL's frac_reward_zero_std is 0 for equal rewards whose float32 spread is 1e-7, and describes the batch and not its
     groups under scale_rewards="batch"; a gradient of zero is one. Where a row stands for several steps, its rewards are
-    their means, and its gradient is that of the last alone: zeros in some rows are chance.
+    their means, and its gradient is that of the last alone: zeros in some rows are chance, and those in all may be.
     """
     gradient, spread, share = history["gradient"], history["reward_std"], history["zero_std"]
     reward = history["reward"]
     if len(gradient):
         mask = zeros(gradient, TINY)
-        if mask.any() and (every_step(gradient) or mask.mean() >= NO_SIGNAL_MOST):
+        equal = share.values[np.isin(share.steps, gradient.steps)]
+        chance = (
+            len(equal) > 0 and float(np.prod(equal)) > CHANCE
+        )  # of groups that are equal at the last of these steps
+        if mask.any() and (every_step(gradient) or (mask.all() and not chance)):
             return gradient.steps, mask, GRADIENT
     if len(share) and (share.values >= 1).any():
         return share.steps, share.values >= 1, "all groups have equal rewards"
     if len(spread) and (mask := zeros(spread, EQUAL)).any():
         return spread.steps, mask, "all rewards are equal"
-    unsaid = not len(share) and not (spread.values > 0).any() and not rewards_differ(history)
+    unsaid = not (spread.values > 0).any() and not rewards_differ(history)
     printed = PRINTED_ZERO if not reward.values.any() else PRINTED
-    if unsaid and len(reward) >= PATIENCE and reward.rounding <= printed and np.ptp(reward.values) <= EQUAL:
+    covered = len(reward) >= LONG and int(np.ptp(reward.steps)) + 1 >= PATIENCE
+    if unsaid and covered and reward.rounding <= printed and np.ptp(reward.values) <= EQUAL:
         return reward.steps, np.ones(len(reward), dtype=np.bool_), STILL
     return None
 
@@ -163,14 +168,15 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
         level=how,
         what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
         + ("; they differ, within groups or between them" if mixed else "")
-        + "): nothing was learnt from them"
-        + (quoted(history.samples[::-1]) if zero else ""),
+        + f"): nothing was learnt from them{quoted(_earned(history, start, level))}",
         since=start,
         evidence=evidence,
         causes=likely(
             history,
             *(
-                ("the reward is 0 for everything: look at completions first, then at what reads them",)
+                ("parts of the reward that cancel one another",)
+                if zero and _parts_move(history)
+                else ("the reward is 0 for everything: look at completions first, then at what reads them",)
                 if zero
                 else (
                     *(
@@ -186,9 +192,24 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
             ),
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
         ),
-        fix="score a few completions by hand; pay parts of an answer; start from a model that sometimes succeeds",
+        fix="score a few completions by hand; pay parts of an answer; start from a model that sometimes succeeds"
+        if zero
+        else "score a blank, a wrong and a right answer by hand: where all earn the same, mend the reward; where only "
+        "right ones earn this, take harder prompts",
         follows=("truncation",) if zero and cut_from_start(history) else (),
     )
+
+
+def _parts_move(history: History) -> bool:
+    """Whether a part of the reward is not the same in all steps."""
+    parts = [finite(history[f"part/{name}"].values) for name in history.names("part/")]
+    return any(len(values) > 0 and np.ptp(values) > EQUAL for values in parts)
+
+
+def _earned(history: History, start: int, level: float) -> list[Sample]:
+    """The answers that earned this."""
+    known = [(one, one.reward) for one in history.samples[::-1] if one.step >= start]
+    return [one for one, reward in known if reward is not None and abs(reward - level) < EQUAL]
 
 
 def _lost(history: History, share: float, start: int, evidence: Mapping[str, float], *, for_good: bool) -> Finding:
@@ -263,15 +284,18 @@ WINDOW = 10
 ZERO_VARIANCE_GROUPS_SOLVED, UNKNOWN = ", at the top: they are solved", ", of a scale that is not known"
 
 
-@rule("zero-variance-groups", needs=("zero_std|samples",))
+@rule("zero-variance-groups", needs=("zero_std|samples|reward_std",))
 def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and thrown away.
 
-    Of the last window of steps; `no-signal` speaks of those that had no group with a signal at all.
+    Of the last window of steps; `no-signal` speaks of those that had no group with a signal at all. Where no share is
+    logged, rewards whose deviation is gone.
     """
     shares = equal_groups(history.samples)
     if shares is None:
         shares = history["zero_std"]
+    if not len(shares):
+        yield from _saturated(history)
     window = WINDOW if len(shares) < 4 * WINDOW else 2 * WINDOW
     last = shares.last(window).values
     if len(last) < window or not ZERO_VARIANCE_GROUPS_MOST < np.mean(last) < 1:
@@ -288,6 +312,37 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
         evidence={"share": round(share, 3), "reward": round(level, 4)},
         causes=causes,
         fix=fix,
+    )
+
+
+SATURATED, SATURATED_FOR, DRIFT = 0.05, 1 / 3, 0.5
+"""Share of its first third's level, below which a deviation is gone; share of the run that it must be; nats of KL."""
+
+
+def _saturated(history: History) -> Iterator[Finding]:
+    """Rewards that hardly differ any more, near their highest; a warning where the policy drifts on all the same."""
+    spread, reward, kl = history["reward_std"], history["reward"], history["kl"]
+    if len(spread) < 2 * WINDOW or not np.isfinite(spread.values).all():
+        return
+    first = float(np.median(spread.values[: len(spread) // 3]))
+    start = since(spread.steps, spread.values < SATURATED * first)
+    if start is None or len(spread.since(start)) < SATURATED_FOR * len(spread):
+        return
+    after = finite(reward.since(start).values)
+    if not len(after) or np.median(after) < NO_SIGNAL_TOP * height(finite(reward.values)):
+        return
+    moved = finite(kl.since(start).values)
+    drifts = len(moved) > 0 and moved[-1] > DRIFT and moved[-1] > 2 * moved[0]
+    yield Finding(
+        level="warning" if drifts else "note",
+        what=f"since step {start} rewards hardly differ (deviation {first:.3g} at first, "
+        f"{np.median(spread.since(start).values):.2g} since) and stand at {np.median(after):.3f}: "
+        f"{len(after)} of {len(spread)} logged steps taught nothing"
+        + (f", and the KL to the reference grew from {moved[0]:.2g} to {moved[-1]:.2g}" if drifts else ""),
+        since=start,
+        evidence={"share": round(len(after) / len(spread), 3), "reward": round(float(np.median(after)), 4)},
+        causes=("the prompts are solved", "a cheat that earns everything"),
+        fix=f"take the checkpoint of step {start}; read its answers: are they right?",
     )
 
 
