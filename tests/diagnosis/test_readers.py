@@ -621,6 +621,20 @@ def test_a_bad_cell_does_not_turn_the_gaps_of_pandas_into_nan(tmp_path):
     assert np.isfinite(history["eval/loss"].values).all()
 
 
+def test_gaps_of_json_are_no_nan(tmp_path):
+    """As pandas and JavaScript write what was not logged; a NaN beside what was logged is one."""
+    for gap in (None, "NaN", math.nan, ""):
+        rows = [
+            {"step": n, "loss": 2 - n / 60, "grad_norm": 0.3, "eval_loss": 2.1 if n % 10 == 0 else gap, "reward": gap}
+            for n in range(1, 41)
+        ]
+        rows[30]["grad_norm"] = "NaN"
+        (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        history = read(tmp_path)
+        assert (history.kind, len(history["loss"]), len(history["eval/loss"])) == ("sft", 40, 4)
+        assert np.isnan(history["gradient"].values).sum() == 1
+
+
 def test_trainer_log_of_llamafactory(tmp_path):
     more = {"total_steps": 300, "lr": 1e-5, "percentage": 1.0}
     steps = range(5, 205, 5)

@@ -170,8 +170,8 @@ def _flat(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
             within = key if key not in {"data", "metrics", "logs"} else ""
             held = _flat(value, levels - 1)
             flat |= {f"{within}/{name}" if within else str(name): one for name, one in held.items()}
-        else:
-            flat[key] = value
+        else:  # what is not finite, as some writers of JSON put it
+            flat[key] = math.nan if isinstance(value, str) and value.lower() == "nan" else value
     return flat
 
 
@@ -364,13 +364,16 @@ def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows without the NaN that say "not logged here", as pandas fills them in; those that were logged stay.
 
-    A metric was logged in a row if one that is usually logged with it was, or if nothing else was.
+    A metric was logged in a row if one that is usually logged with it was, or if nothing else was. One of evaluations
+    that fewer than half of the rows have, up to its last number, was not.
     """
     empty = {key for row in rows for key, value in row.items() if isinstance(value, float) and value != value}
     if not empty:
         return list(rows)
     known = {key for row in rows for key in row if our_name(key) not in {None, "epoch"}}
     at = {key: {number for number, row in enumerate(rows) if _logged(row.get(key))} for key in known}
+    evaluated = [key for key in known if (our_name(key) or "").startswith("eval/") and at[key]]
+    rare = {key for key in evaluated if 2 * len(at[key]) < max(at[key]) + 1}
 
     @cache
     def is_usual(key: str, other: str) -> bool:
@@ -381,6 +384,8 @@ def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         value = rows[number][key]
         if key not in known or not isinstance(value, float) or value == value:
             return False
+        if key in rare:
+            return True
         present = [other for other in known if number in at[other]]
         return bool(present) and not any(is_usual(key, other) for other in present)
 
