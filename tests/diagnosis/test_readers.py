@@ -932,6 +932,9 @@ def test_columns_decide_the_kind_whether_they_are_read_or_not(tmp_path, what):
     history = read(tmp_path)
     assert history.kind == kind
     assert kind == "rl" or not {name for name in history.series if name.startswith(("reward", "part"))}
+    pairs = history.names("preference/") if kind == "sft" else []
+    assert history.name == ("preference" if pairs else kind)
+    assert "accuracy" in pairs or not pairs or not any("accura" in name for name in more)
 
 
 def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):

@@ -18,6 +18,7 @@ from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
     NOTHING,
+    TABLE,
     as_held_out,
     as_number,
     only_one,
@@ -30,29 +31,10 @@ from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
 SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".log"})
-_NAMES = (
-    "metrics",
-    "history",
-    "trainer_log",
-    "logging",
-    "log_history",
-    "log",
-    "train_log",
-    "training_log",
-    "wandb_history",
-)
-"""What trainers call the file of their metrics, in a folder."""
-_RUN = (
-    *("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "experiment_id", "exp", "exp_id"),
-    *("dir_name", "trial", "algo", "algorithm", "method", "variant", "config", "model", "seed"),
-)
-"""Columns that say which run a row is of; any other column of texts may."""
-_SPLIT = ("split", "mode", "phase", "subset", "set", "stage", "type")
-"""Columns that say whether a row is of training or of held-out data."""
-_SPLITS = MODES | {"training": "train", "valid": "eval", "dev": "eval", "heldout": "eval", "held_out": "eval"}
+_NAMES, _RUN, _SPLIT, _TAG = (TABLE["tables"][of] for of in ("files", "run", "split", "tag"))
+"""What trainers call the file of their metrics in a folder; columns that say which run a row is of (any other column of
+texts may), whether it is of training or of held-out data, and the metric of a long table."""
 _Row = Mapping[str, Any]
-_TAG = ("tag", "metric", "key", "name", "variable")
-"""Columns that name the metric of a long table."""
 
 
 def find(path: Path) -> Path | None:
@@ -329,7 +311,7 @@ def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
 def _split(rows: Sequence[_Row]) -> Sequence[_Row]:
     """Rows of evaluations under names of their own, where a column says which they are."""
     for column in [key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT]:
-        said = [_SPLITS.get(str(row.get(column, "")).lower()) for row in rows]
+        said = [MODES.get(str(row.get(column, "")).lower()) for row in rows]
         if set(said) == {"train", "eval"}:
             return [
                 as_held_out(row) if of == "eval" else row
