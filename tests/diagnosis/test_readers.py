@@ -815,6 +815,18 @@ def test_completions_in_the_layouts_that_people_write(tmp_path, layout):
         read_histories(tmp_path, tmp_path / "elsewhere.jsonl")
 
 
+def test_completions_and_tables_that_are_nested_without_end(tmp_path):
+    deep = "[" * 900 + "]" * 900
+    inner = '{"content": ' * 400 + "1" + "}" * 400
+    for column in ("completion", "prompt", "rewards", "task", "config", "split", "metrics", "rewards/x"):
+        row = {"prompt": "p", "completion": "c", "reward": 1, "step": 1, "loss": 0.5, column: 0}
+        for value in (deep, inner):
+            text = json.dumps(row).replace(f'"{column}": 0', f'"{column}": {value}') + "\n"
+            for name in ("completions.jsonl", "metrics.jsonl"):
+                (tmp_path / name).write_text(text * 2)
+            assert read(tmp_path).logged == 1
+
+
 def test_what_completions_lack_is_said_with_their_columns(tmp_path):
     rows = [{**row, "rewards/form": 0.4} for row in logged()]
     (tmp_path / "metrics.csv").write_text(as_csv(rows))

@@ -282,7 +282,7 @@ def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _one_of(value: Any, at: int, count: int) -> Any:
     """What of a column belongs to one of so many answers."""
     if isinstance(value, dict):
-        return {name: _one_of(one, at, count) for name, one in value.items()}
+        return {name: one if isinstance(one, dict) else _one_of(one, at, count) for name, one in value.items()}
     if not isinstance(value, list) or len(value) != count or (isinstance(value[0], dict) and "content" in value[0]):
         return value  # messages are of one prompt
     return value[at]
@@ -310,7 +310,7 @@ def _sample(row: Mapping[str, Any], parts: Sequence[str], file: str, step: int) 
         values,
         _plain(_first(lower, GOLD))[:LONGEST],
         MODES.get(str(lower.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""),
-        str(_first(lower, KIND) or "")[:80],
+        _plain(_first(lower, KIND))[:80],
         others,
     )
 
@@ -375,10 +375,11 @@ def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
-def _plain(value: Any) -> str:
-    """A text, or the messages of a chat, or the pieces of one, one after another."""
+def _plain(value: Any, levels: int = 5) -> str:
+    """A text, or the messages of a chat, or the pieces of one, one after another; what is nested deeper is left out."""
     if isinstance(value, dict):
-        return _plain(next((value[name] for name in ("content", "value", "text") if name in value), ""))
-    if isinstance(value, list):
-        return "\n".join(map(_plain, value))
+        value = next((value[name] for name in ("content", "value", "text") if name in value), "")
+    if isinstance(value, dict | list):
+        held = value if isinstance(value, list) else [value]
+        return "\n".join(_plain(one, levels - 1) for one in held) if levels else ""
     return "" if value is None else str(value)

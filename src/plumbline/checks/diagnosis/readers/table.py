@@ -271,7 +271,7 @@ def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) ->
         finer: dict[tuple[str, ...], list[_Row]] = {}
         for names, held in of.items():
             for row in held:
-                value = str(row.get(column, ""))
+                value = _text(row.get(column))
                 name = f"{column} {value}" if as_number(value) is not None else value
                 finer.setdefault((*names, name), []).append({key: row[key] for key in row if key != column})
         left = sum(map(repeated, finer.values()))
@@ -282,6 +282,10 @@ def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) ->
 
 def _without_steps(rows: Sequence[_Row]) -> list[_Row]:
     return [{key: value for key, value in row.items() if key != AT} for row in rows]
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 _RANKS = re.compile(r"(?:local_)?(?:rank|gpu|device|worker|host|node|process)(?:_id|name)?")
@@ -311,7 +315,7 @@ def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
 def _split(rows: Sequence[_Row]) -> Sequence[_Row]:
     """Rows of evaluations under names of their own, where a column says which they are."""
     for column in [key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT]:
-        said = [MODES.get(str(row.get(column, "")).lower()) for row in rows]
+        said = [MODES.get(_text(row.get(column)).lower()) for row in rows]
         if set(said) == {"train", "eval"}:
             return [
                 as_held_out(row) if of == "eval" else row
