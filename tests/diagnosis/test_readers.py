@@ -621,6 +621,20 @@ def test_a_bad_cell_does_not_turn_the_gaps_of_pandas_into_nan(tmp_path):
     assert np.isfinite(history["eval/loss"].values).all()
 
 
+def test_gaps_of_json_are_no_nan(tmp_path):
+    """As pandas and JavaScript write what was not logged; a NaN beside what was logged is one."""
+    for gap in (None, "NaN", math.nan, ""):
+        rows = [
+            {"step": n, "loss": 2 - n / 60, "grad_norm": 0.3, "eval_loss": 2.1 if n % 10 == 0 else gap, "reward": gap}
+            for n in range(1, 41)
+        ]
+        rows[30]["grad_norm"] = "NaN"
+        (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        history = read(tmp_path)
+        assert (history.kind, len(history["loss"]), len(history["eval/loss"])) == ("sft", 40, 4)
+        assert np.isnan(history["gradient"].values).sum() == 1
+
+
 def test_trainer_log_of_llamafactory(tmp_path):
     more = {"total_steps": 300, "lr": 1e-5, "percentage": 1.0}
     steps = range(5, 205, 5)
@@ -801,6 +815,18 @@ def test_completions_in_the_layouts_that_people_write(tmp_path, layout):
         read_histories(tmp_path, tmp_path / "elsewhere.jsonl")
 
 
+def test_completions_and_tables_that_are_nested_without_end(tmp_path):
+    deep = "[" * 900 + "]" * 900
+    inner = '{"content": ' * 400 + "1" + "}" * 400
+    for column in ("completion", "prompt", "rewards", "task", "config", "split", "metrics", "rewards/x"):
+        row = {"prompt": "p", "completion": "c", "reward": 1, "step": 1, "loss": 0.5, column: 0}
+        for value in (deep, inner):
+            text = json.dumps(row).replace(f'"{column}": 0', f'"{column}": {value}') + "\n"
+            for name in ("completions.jsonl", "metrics.jsonl"):
+                (tmp_path / name).write_text(text * 2)
+            assert read(tmp_path).logged == 1
+
+
 def test_what_completions_lack_is_said_with_their_columns(tmp_path):
     rows = [{**row, "rewards/form": 0.4} for row in logged()]
     (tmp_path / "metrics.csv").write_text(as_csv(rows))
@@ -918,6 +944,9 @@ def test_columns_decide_the_kind_whether_they_are_read_or_not(tmp_path, what):
     history = read(tmp_path)
     assert history.kind == kind
     assert kind == "rl" or not {name for name in history.series if name.startswith(("reward", "part"))}
+    pairs = history.names("preference/") if kind == "sft" else []
+    assert history.name == ("preference" if pairs else kind)
+    assert "accuracy" in pairs or not pairs or not any("accura" in name for name in more)
 
 
 def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):

@@ -21,38 +21,17 @@ from plumbline.config.imports import check_installed
 from plumbline.errors import DataError, ModelError
 from plumbline.storage import clear_read_errors, open_regular, read_json, read_text
 
-TEXT, PROMPT, REWARD, STEP = (
-    (
-        *("completion", "completions", "response", "responses", "output", "outputs", "generation", "generations"),
-        *("text", "generated_text", "model_output", "prediction"),
-    ),
-    (
-        *("prompt", "prompts", "question", "query", "problem", "instruction", "input"),
-        *("prompt_id", "example_id", "problem_id", "uid", "id"),
-    ),
-    ("reward", "rewards", "score", "total_reward", "final_reward"),
-    ("step", "global_step", "training_step", "iteration"),
-)
+_NAMES = TABLE["completions"]
+TEXT, PROMPT, REWARD, STEP, GOLD, KIND = (_NAMES[of] for of in ("text", "prompt", "reward", "step", "gold", "kind"))
 """What people call the columns, in small letters, the likeliest first: of prompts the texts before their ids."""
-CHAT = ("messages", "conversation", "conversations", "chat")
-"""Prompt and answer in one list of messages."""
-GOLD = ("gold", "answer", "solution", "ground_truth", "gts", "target", "label", "reference", "expected")
-KIND = ("kind", "task", "level", "source", "data_source", "difficulty", "category")
-MODES = {"eval": "eval", "evaluation": "eval", "test": "eval", "validation": "eval", "val": "eval", "train": "train"}
-"""What people call further columns, and modes and splits."""
-_PARTS = re.compile(r"(?:sub_?)?(?:rewards?|scores?|parts?|components?|rubrics?|breakdown)(?:_\w+)?")
+MODES: Mapping[str, str] = _NAMES["modes"]
+_PARTS = re.compile(_NAMES["parts"])
 """Columns that hold a table of the reward's parts; one of `metrics` holds other figures, too."""
-_TOTAL = frozenset({"total", "reward", "overall", "sum", "final", "total_reward"})
-"""In such a table, the reward itself."""
 LONGEST = 4000
 """Characters of a gold answer that are kept."""
 _ORDER = re.compile(r"(^|_)(id|idx|index|step|epoch|seed|rank|time|timestamp)s?$|advantage|Unnamed|^$")
 """Columns of numbers that order rows, and the advantage, which follows from the reward."""
-_PLACES = (
-    *("completions", "completions.jsonl", "completions.parquet", "completions.csv", "samples.jsonl"),
-    *("rollouts", "rollouts.jsonl", "generations", "generations.jsonl", "files/media/table"),
-)
-"""Where they lie beside a trainer's records."""
+_PLACES: Sequence[str] = _NAMES["places"]
 _PATTERNS = ("*.parquet", "*.jsonl", "*.table.json", "*.csv", "step_*/*.jsonl")
 
 
@@ -303,7 +282,7 @@ def _answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _one_of(value: Any, at: int, count: int) -> Any:
     """What of a column belongs to one of so many answers."""
     if isinstance(value, dict):
-        return {name: _one_of(one, at, count) for name, one in value.items()}
+        return {name: one if isinstance(one, dict) else _one_of(one, at, count) for name, one in value.items()}
     if not isinstance(value, list) or len(value) != count or (isinstance(value[0], dict) and "content" in value[0]):
         return value  # messages are of one prompt
     return value[at]
@@ -312,7 +291,7 @@ def _one_of(value: Any, at: int, count: int) -> Any:
 def _sample(row: Mapping[str, Any], parts: Sequence[str], file: str, step: int) -> Sample | None:
     lower = _lower(row)
     text, prompt = _first(lower, TEXT), _first(lower, PROMPT)
-    if text is None and isinstance(chat := _first(lower, CHAT), list) and len(chat) > 1:
+    if text is None and isinstance(chat := _first(lower, _NAMES["chat"]), list) and len(chat) > 1:
         text, prompt = chat[-1:], chat[:-1]
     if text is None:
         return None
@@ -331,7 +310,7 @@ def _sample(row: Mapping[str, Any], parts: Sequence[str], file: str, step: int) 
         values,
         _plain(_first(lower, GOLD))[:LONGEST],
         MODES.get(str(lower.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""),
-        str(_first(lower, KIND) or "")[:80],
+        _plain(_first(lower, KIND))[:80],
         others,
     )
 
@@ -347,7 +326,7 @@ def _figures(row: Mapping[str, Any], parts: Sequence[str]) -> tuple[dict[str, fl
             for inner, one in value.items() if paid or name.lower() == "metrics" else ():
                 if (number := _figure(one)) is None:
                     continue
-                if paid and str(inner).lower() in _TOTAL:
+                if paid and str(inner).lower() in _NAMES["total"]:
                     total = number
                 elif paid or inner in parts:
                     values[str(inner)] = number
@@ -396,10 +375,11 @@ def _first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
-def _plain(value: Any) -> str:
-    """A text, or the messages of a chat, or the pieces of one, one after another."""
+def _plain(value: Any, levels: int = 5) -> str:
+    """A text, or the messages of a chat, or the pieces of one, one after another; what is nested deeper is left out."""
     if isinstance(value, dict):
-        return _plain(next((value[name] for name in ("content", "value", "text") if name in value), ""))
-    if isinstance(value, list):
-        return "\n".join(map(_plain, value))
+        value = next((value[name] for name in ("content", "value", "text") if name in value), "")
+    if isinstance(value, dict | list):
+        held = value if isinstance(value, list) else [value]
+        return "\n".join(_plain(one, levels - 1) for one in held) if levels else ""
     return "" if value is None else str(value)

@@ -83,11 +83,15 @@ def read_log(
     if kind == "sft":  # rewards of pairs are no rewards of samples
         series = {ours: values for ours, values in series.items() if not IS_REWARD.fullmatch(ours)}
         settings = {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
+    paired = kind == "sft" and any(map(_IS_PAIR.match, series))
+    if paired:  # what OpenRLHF, NeMo-RL and TRL's reward models call an accuracy is that of pairs
+        of_pairs = dict.fromkeys(("truth/acc", "truth/accuracy"), "preference/accuracy")
+        series = {of_pairs.get(ours, ours): values for ours, values in series.items()}
     parts = [ours.removeprefix("part/") for ours in series if ours.startswith("part/")]
     trainer = "trl" if origin == "trl" else trainer_of(columns)
     history = History(
         origin=origin,
-        name=name or (kind if kind == "rl" or not any(map(_IS_PAIR.match, series)) else "preference"),
+        name=name or ("preference" if paired else kind),
         kind=kind,
         series=series,
         settings=settings,

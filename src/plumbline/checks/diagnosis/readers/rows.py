@@ -282,7 +282,8 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
     found: dict[str, None] = {}
     for row in rows:
         for key, value in row.items():
-            if key not in found and value is not None and str(value).strip().lower() not in {*NOTHING, "nan"}:
+            nothing = value.strip().lower() in {*NOTHING, "nan"} if isinstance(value, str) else value != value
+            if key not in found and value is not None and not nothing:
                 found[key] = None
     return found
 

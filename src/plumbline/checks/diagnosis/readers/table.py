@@ -18,6 +18,7 @@ from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
     NOTHING,
+    TABLE,
     as_held_out,
     as_number,
     only_one,
@@ -30,29 +31,10 @@ from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
 SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".log"})
-_NAMES = (
-    "metrics",
-    "history",
-    "trainer_log",
-    "logging",
-    "log_history",
-    "log",
-    "train_log",
-    "training_log",
-    "wandb_history",
-)
-"""What trainers call the file of their metrics, in a folder."""
-_RUN = (
-    *("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "experiment_id", "exp", "exp_id"),
-    *("dir_name", "trial", "algo", "algorithm", "method", "variant", "config", "model", "seed"),
-)
-"""Columns that say which run a row is of; any other column of texts may."""
-_SPLIT = ("split", "mode", "phase", "subset", "set", "stage", "type")
-"""Columns that say whether a row is of training or of held-out data."""
-_SPLITS = MODES | {"training": "train", "valid": "eval", "dev": "eval", "heldout": "eval", "held_out": "eval"}
+_NAMES, _RUN, _SPLIT, _TAG = (TABLE["tables"][of] for of in ("files", "run", "split", "tag"))
+"""What trainers call the file of their metrics in a folder; columns that say which run a row is of (any other column of
+texts may), whether it is of training or of held-out data, and the metric of a long table."""
 _Row = Mapping[str, Any]
-_TAG = ("tag", "metric", "key", "name", "variable")
-"""Columns that name the metric of a long table."""
 
 
 def find(path: Path) -> Path | None:
@@ -170,8 +152,8 @@ def _flat(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
             within = key if key not in {"data", "metrics", "logs"} else ""
             held = _flat(value, levels - 1)
             flat |= {f"{within}/{name}" if within else str(name): one for name, one in held.items()}
-        else:
-            flat[key] = value
+        else:  # what is not finite, as some writers of JSON put it
+            flat[key] = math.nan if isinstance(value, str) and value.lower() == "nan" else value
     return flat
 
 
@@ -289,7 +271,7 @@ def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) ->
         finer: dict[tuple[str, ...], list[_Row]] = {}
         for names, held in of.items():
             for row in held:
-                value = str(row.get(column, ""))
+                value = _text(row.get(column))
                 name = f"{column} {value}" if as_number(value) is not None else value
                 finer.setdefault((*names, name), []).append({key: row[key] for key in row if key != column})
         left = sum(map(repeated, finer.values()))
@@ -300,6 +282,10 @@ def _by_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]) ->
 
 def _without_steps(rows: Sequence[_Row]) -> list[_Row]:
     return [{key: value for key, value in row.items() if key != AT} for row in rows]
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 _RANKS = re.compile(r"(?:local_)?(?:rank|gpu|device|worker|host|node|process)(?:_id|name)?")
@@ -329,7 +315,7 @@ def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
 def _split(rows: Sequence[_Row]) -> Sequence[_Row]:
     """Rows of evaluations under names of their own, where a column says which they are."""
     for column in [key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT]:
-        said = [_SPLITS.get(str(row.get(column, "")).lower()) for row in rows]
+        said = [MODES.get(_text(row.get(column)).lower()) for row in rows]
         if set(said) == {"train", "eval"}:
             return [
                 as_held_out(row) if of == "eval" else row
@@ -364,13 +350,16 @@ def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows without the NaN that say "not logged here", as pandas fills them in; those that were logged stay.
 
-    A metric was logged in a row if one that is usually logged with it was, or if nothing else was.
+    A metric was logged in a row if one that is usually logged with it was, or if nothing else was. One of evaluations
+    that fewer than half of the rows have, up to its last number, was not.
     """
     empty = {key for row in rows for key, value in row.items() if isinstance(value, float) and value != value}
     if not empty:
         return list(rows)
     known = {key for row in rows for key in row if our_name(key) not in {None, "epoch"}}
     at = {key: {number for number, row in enumerate(rows) if _logged(row.get(key))} for key in known}
+    evaluated = [key for key in known if (our_name(key) or "").startswith("eval/") and at[key]]
+    rare = {key for key in evaluated if 2 * len(at[key]) < max(at[key]) + 1}
 
     @cache
     def is_usual(key: str, other: str) -> bool:
@@ -381,6 +370,8 @@ def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         value = rows[number][key]
         if key not in known or not isinstance(value, float) or value == value:
             return False
+        if key in rare:
+            return True
         present = [other for other in known if number in at[other]]
         return bool(present) and not any(is_usual(key, other) for other in present)
 
