@@ -13,6 +13,7 @@ from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, 
 from plumbline.checks.audit.texts import DECIMAL_COMMA
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.evaluation.statistics import mean_interval, surely_over
+from plumbline.tasks.precheck import OUTAGE, READ
 
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
@@ -53,6 +54,10 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
         cause = "the verifier takes a text for granted that a model need not write"
         if fix == RANGE:
             cause = "the range is another one than the recipe says; a run stops at the first such number"
+        elif fix == OUTAGE:
+            cause = "what the verifier asks does not answer"
+        elif fix.startswith(READ):
+            cause = "the verifier was written for rows in another form"
         samples, fix = ids(verdicts), verdicts[0].fix
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=(cause,), fix=fix)
 
@@ -80,6 +85,8 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
 def parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
+    if not golden and seen.users is not None and seen.users.may_answer and not any(s.total for _, s in seen.scored):
+        yield Finding("warning", seen.users.unpaid(len(seen.scored)), check="unpaid", samples=ids(seen.every))
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -284,6 +291,13 @@ def ranges(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=seen.ranges)
 
 
+@check("reward", name="rows")
+def rows(seen: ScoringRunner) -> Iterator[Finding]:
+    """What is to be known of the rows, and a form that no prompt asks for."""
+    for what in filter(None, [*(seen.users.notes if seen.users else ()), seen.unnamed]):
+        yield Finding("note", what)
+
+
 @check("reward", name="prints")
 def prints(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that prints."""
@@ -376,7 +390,7 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
     yield Finding(level, what, evidence=evidence, samples=(found.example,), causes=causes, fix=fix)
 
 
-BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, prints)
+BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, rows, prints)
 CHECKS = (form, *BASIC, labels, oracle, controls, cheat, parts, opposed, hostile, writings, readings)
 
 
