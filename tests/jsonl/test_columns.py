@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.errors import DataError
 from plumbline.tasks.jsonl.columns import guess_prompt, unasked
-from plumbline.tasks.jsonl.files import read_rows
+from plumbline.tasks.jsonl.files import Foreign, read_rows
 from plumbline.tasks.jsonl.rows import plain_rows
 from plumbline.tasks.jsonl.task import open_guessed
 
@@ -82,6 +82,11 @@ SCHEMAS = {
         "answers['text'][0]",
         {"prompt": "{context}\n\n{question}", "gold": "{answers.text.0}", "left": ["title"]},
     ),
+    "true or false, and an image": (
+        lambda n: {"question": f"{n}?", "passage": f"On {n}.", "answer": n % 2 == 0, "image": Foreign("bytes")},
+        "answer",
+        {"prompt": "{passage}\n\n{question}", "gold": "{answer:str}", "left": ["image"]},
+    ),
     "preference": (
         lambda n: {"prompt": f"{n}?", "chosen": [said("user", "?"), said("assistant", f"{n}")], "rejected": f"no {n}"},
         "chosen[-1]['content']",
@@ -125,10 +130,11 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(workplace, name):
+def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(workplace, monkeypatch, name):
     row, right, wanted = SCHEMAS[name]
     rows, left = [row(n) for n in range(24)], wanted.get("left", [])
-    workplace.rows(rows)
+    monkeypatch.setattr("plumbline.tasks.jsonl.task.read_rows", lambda _: iter([*enumerate(rows, 1)]))
+    monkeypatch.setattr("plumbline.tasks.jsonl.rows.read_rows", lambda _: iter([*enumerate(rows, 1)]))
     columns = [*plain_rows(rows, texts=False)[0][0]]
     given = ", ".join(column for column in columns if column not in {"prompt", *left})
     workplace.functions(f"def score(completion, {given}): return float(completion.strip() == str({right}).strip())\n")

@@ -185,6 +185,8 @@ def precheck(
     for cases in [*cases_of(task, examples), likely]:
         for case in cases:
             tried.append((case, judge_case(task, case)))
+            if cases is likely and time.perf_counter() - began > BUDGET:
+                break
         if time.perf_counter() - began > BUDGET:
             break
     each = (time.perf_counter() - began) / len(tried)
@@ -204,8 +206,9 @@ def precheck(
     gold = means.pop(GOLD, None)
     dead = [name for name in reads if not any(score.parts.get(name, 1) for _, score in tried)]
     if gold is None:
-        if unpaid is not None and (dead or not any(score.total for _, score in tried)):
-            told.append(unpaid(len(tried), dead))
+        nothing = not any(score.total for _, score in tried)
+        if unpaid is not None and (dead or nothing):
+            told.append(unpaid(len(tried), [] if nothing else dead))
         return [*told, "no gold answers: no ceiling, no oracle, and nothing that SFT could show"]
     labelled = label(task, examples[:TRIED]) if gold < 1 - 1e-6 else None
     if labelled is not None and labelled.grave:

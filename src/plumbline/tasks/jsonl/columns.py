@@ -2,7 +2,8 @@
 
 A template of columns stands for a text: `{name}`, or `{name.key.0}` for what a column of JSON holds, and a form behind
 a colon: `{choices:options}` writes choices as `A. ...`, a line each; `{answer:letter}` an index as a letter;
-`{choices:of answer}` the choice that another column names; `{answer:####}` what follows the last `####`.
+`{choices:of answer}` the choice that another column names; `{answer:####}` what follows the last `####`; `{answer:str}`
+what Python writes.
 """
 
 import json
@@ -10,6 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from string import Formatter, ascii_uppercase
 from typing import Any
+
+from plumbline.tasks.jsonl.files import Foreign
 
 Row = Mapping[str, Any]
 
@@ -51,7 +54,7 @@ def template_columns(template: str) -> list[str]:
     """The columns that a template names.
 
     Raises:
-        ValueError: it is no template: names, and one of the forms, are all that may stand in its braces.
+        ValueError: it is no template: a name, and a form behind it, are all that may stand in its braces.
     """
     how = "write {column} for a column of the rows, {{ and }} for braces, so \\boxed{{{answer}}} for \\boxed{42}"
     try:
@@ -61,7 +64,7 @@ def template_columns(template: str) -> list[str]:
     well = [
         name
         for _, name, form, conversion in fields
-        if name and conversion is None and re.fullmatch("|options|letter|####|of .+", form or "")
+        if name and conversion is None and re.fullmatch("|options|letter|str|####|of .+", form or "")
     ]
     if not fields or len(well) < len(fields) or any(set(name) & set("[]{}!") for name in well):
         raise ValueError(f"{template!r} is no template; {how}")
@@ -126,6 +129,8 @@ def field_text(row: Row, name: str, form: str = "") -> str:
         return ""
     if form == "options":
         return "\n".join(f"{label}. {text}" for label, text in choices_of(value).items())
+    if form == "str":
+        return str(value)
     if form == "letter":
         if not re.fullmatch("[0-9]|1[0-9]|2[0-5]", text := as_text(value)):
             raise ValueError(f"{name} is {text[:40]!r}, and no index of a choice")
@@ -229,6 +234,9 @@ def unasked(rows: Sequence[Row], options: Mapping[str, str], known: Collection[s
     found = {name for template in asked for name in columns_of(template, rows[0])} | set(known)
     left = []
     for name in dict.fromkeys(name for row in rows for name in row if name not in found):
+        if any(isinstance(row.get(name), Foreign) for row in rows):
+            left.append(name)
+            continue
         values = {as_text(row.get(name)) for row in rows}
         numbers = all(re.fullmatch(r"(?i:true|false)|\d{4}-\d\d-\d\d[T\d].*|[-+.,:%\d]*", value) for value in values)
         if len(values) < 2 or numbers or name.lower() in NOT_ASKED or re.fullmatch("(.*_)?id|", name, re.IGNORECASE):
@@ -259,7 +267,9 @@ def gold_expressions(rows: Sequence[Row], name: str) -> list[str]:
             return [name]
         case [list() | dict() as first, *_]:
             whole = [name] if isinstance(first, dict) or isinstance(first[0], dict) else []
-            return [*whole, *(f"{{{name}.{leaf}}}" for leaf in _leaves(first, DEEP)[:LEAVES])]
+            return [*whole, *(f"{{{name}.{leaf}}}" for leaf in _leaves(first, DEEP)[:LEAVES]), f"{{{name}:str}}"]
+        case [bool(), *_]:
+            return [name, f"{{{name}:str}}"]
     texts, found = [*map(as_text, values)], [name]
     if all("####" in text for text in texts):
         found.append(f"{{{name}:####}}")

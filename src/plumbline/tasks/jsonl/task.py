@@ -59,7 +59,9 @@ from plumbline.tasks.task import Control, Task
 LOOKED_AT = 1000
 """Rows that columns are looked for in, and that lengths are measured of."""
 MARKS = ("####", "\\boxed", "<answer>", "<think>", "<reasoning>", "```", "**", "answer is", "Answer:")
-"""Of forms that rewards ask for."""
+"""That rewards ask for around an answer."""
+SURELY = 0.9
+"""By what a text that nobody called the gold answer earns more."""
 LITERALS = 24
 """Texts of a function's source that are tried."""
 
@@ -162,7 +164,7 @@ class JsonlTask(Task):
         """See `Task.precheck`."""
         examples, column = self.examples("train"), self.options.gold or "COLUMN"
         likely = [] if self._records.has_gold else self.likely(examples[:2])
-        notes = [*self.notes]
+        notes, began = [*self.notes], time.monotonic()
         if self.sums and not self.has_gold and self.options.range is None:
             notes.append(
                 f"no range is declared, and no gold answers show it: {', '.join(self.options.parts())} count from 0 to "
@@ -176,7 +178,8 @@ class JsonlTask(Task):
             if isinstance(error.__cause__, RewardError) or (misread := self.misread(examples)) is None:
                 raise
             raise DataError(*misread) from error
-        if not self._records.has_gold and (guess := self.guess_gold()[0]):
+        quick = time.monotonic() - began < BUDGET / 4
+        if quick and not self._records.has_gold and (guess := self.guess_gold()[0]) and guess.earns > SURELY:
             notes.append(f"{guess.gold!r} earns {guess.earns:.3f}: it may be the gold answer, task.options.gold")
         return notes
 
@@ -238,7 +241,9 @@ class JsonlTask(Task):
             for whole in wholes:
                 with suppress(ValueError):  # no index of a choice
                     if value := filled(whole, example.reference):
-                        cases += [Case(example, "likely answer", each.format(value)) for each in ("{}", *self.forms)]
+                        cases += [
+                            Case(example, "likely answer", each.format(value)) for each in ("{}", *self.templates)
+                        ]
         return cases
 
     @cached_property
@@ -248,7 +253,7 @@ class JsonlTask(Task):
         return [*dict.fromkeys(found)][:LITERALS]
 
     @cached_property
-    def forms(self) -> list[str]:
+    def templates(self) -> list[str]:
         """`TEMPLATES`, and those of the tags and the keys of JSON that the functions' source has."""
         tags = [tag for one in self.sources() for tag in re.findall(r"<(\w+)>", one)]
         keys = [text for text in self.literals if text.isidentifier()]
@@ -260,7 +265,9 @@ class JsonlTask(Task):
         included; and why, where a column that is read otherwise makes it pay."""
         name, examples, of = self.answers[0], self.examples("train")[:2], parts or self.options.parts()
         by = f" by {', '.join(parts)}" if parts else ""
-        said = f"{UNPAID}{by} for {count:,} texts, the column {name} alone and in {len(self.forms)} forms included"
+        said = (
+            f"{UNPAID}{by} for {count:,} texts, the column {name} alone and in {len(self.templates)} templates included"
+        )
         for what, other in _READINGS.items():
             turned = []
             for one in examples:
@@ -286,7 +293,7 @@ class JsonlTask(Task):
     def label(self, examples: Sequence[Example]) -> Label | None:
         """What is wrong with gold answers that are labels, where they are a column's."""
         bare = re.fullmatch(r"[^{}]+|\{[^{}]+\}", self.options.gold or "")
-        return label(self, examples, self.forms) if bare else None
+        return label(self, examples, self.templates) if bare else None
 
     def unnamed_form(self, examples: Sequence[Example]) -> str:
         """What is said where gold answers earn less without a mark that no prompt names; else nothing."""
@@ -491,7 +498,7 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
     found = {} if "prompt" in options else guess_prompt(rows)
     found = {key: value for key, value in found.items() if key not in options}
     task = JsonlTask(given.model_copy(update=found))
-    if "gold" not in options and not task.has_gold and (guess := task.guess_gold()[0]):
+    if "gold" not in options and not task.has_gold and (guess := task.guess_gold()[0]) and guess.earns > SURELY:
         found["gold"] = guess.gold
     settled = given.model_copy(update=found)
     said = [f"{key} {value!r}" for key, value in found.items() if value != "prompt"]
