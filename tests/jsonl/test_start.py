@@ -75,7 +75,7 @@ def test_a_completion_is_no_label_and_a_reward_of_one_answer_needs_no_range(plac
 def test_a_label_that_no_known_form_makes_right_is_said_with_a_template_to_write(place):
     said, values, text = begin(place, "picky")
     assert "gold" not in values["task"]["options"]
-    assert values["task"]["options"]["range"] == {"picky": [0, 1]}
+    assert "range" not in values["task"]["options"]
     assert said.splitlines()[2].startswith("the reward paid nothing for ")
     assert "Train:" not in said
     assert "    # gold: '#### {answer}'  # answer alone earns nothing" in text
@@ -134,6 +134,16 @@ def test_what_is_not_ready_is_said_first_and_nothing_says_to_train(place, reward
     assert (ready, "Train:" in "".join(lines), "Train:" in out.read_text()) == (last, last, last)
     assert word in "\n".join(lines)
     assert ("reward of 0" in "\n".join(lines)) == (reward in {"down", "chained"})
+
+
+def test_the_exit_status_says_whether_something_must_be_mended(place, plumbline):
+    given = ["--model", "m", "--data", "rows.jsonl", "--trust-code"]
+    assert plumbline("init", *given, "--reward", f"{place.module}:score", "--out", "a.yaml")[0] == 0
+    assert plumbline("init", *given, "--reward", f"{place.module}:picky", "--out", "b.yaml")[0] == 1
+
+
+def test_ranges_that_nothing_showed_are_not_invented(place):
+    assert place.open(["accuracy", "form", "picky"]).seen_ranges() == {"accuracy": (0, 2), "form": (0, 0.5)}
 
 
 def test_a_form_that_no_prompt_names_is_said(place):

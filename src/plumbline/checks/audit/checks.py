@@ -12,6 +12,7 @@ from plumbline.checks.audit.bench import DAMAGED, HOSTILE, LIMIT, CaseVerdict, S
 from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.texts import DECIMAL_COMMA
 from plumbline.checks.check import Check, Finding, Level, check
+from plumbline.errors import RewardError
 from plumbline.evaluation.statistics import mean_interval, surely_over
 from plumbline.tasks.precheck import OUTAGE, READ
 
@@ -85,8 +86,10 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
 def parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
-    if not golden and seen.users is not None and seen.users.may_answer and not any(s.total for _, s in seen.scored):
-        yield Finding("warning", seen.users.unpaid(len(seen.scored)), check="unpaid", samples=ids(seen.every))
+    paid = any(score.total for _, score in seen.scored) or any(one.kind == RewardError.__name__ for one in seen.every)
+    if not golden and not paid and seen.users is not None and seen.users.may_answer:
+        what = seen.users.unpaid(len(seen.scored))
+        yield Finding("warning", what, check="unpaid", samples=ids(seen.every))
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}

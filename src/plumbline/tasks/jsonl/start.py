@@ -237,7 +237,7 @@ def _tried(seen: _Seen, given: str | None) -> None:
             said += ", and an answer that knows nothing should not: such answers will be learnt"
             seen.next_step = "Do not train yet: mend the reward, or see what audit says of it."
     seen.lines.append(said)
-    if task.options.range is not None:
+    if task.options.range:
         pairs = task.options.range
         seen.options["range"] = {part: list(pair) for part, pair in pairs.items()} if isinstance(pairs, dict) else pairs
         seen.remarks["range"] = "the least and the most of each part, as seen in a few texts: correct them if need be"

@@ -272,7 +272,8 @@ class JsonlTask(Task):
             turned = []
             for one in examples:
                 with suppress(ValueError):
-                    turned.append(replace(one, reference={**one.reference, name: other(one.reference.get(name))}))
+                    if (value := other(one.reference.get(name))) != one.reference.get(name):
+                        turned.append(replace(one, reference={**one.reference, name: value}))
             found = within_budget(self.likely(turned) if turned else [], self._numbers_of)
             if any(numbers[part] for _, numbers in found for part in of):
                 return f"{said}. It pays where {name} is {what}: read it so in the function, or write the rows so"
@@ -425,7 +426,8 @@ class JsonlTask(Task):
 
     def seen_ranges(self) -> dict[str, tuple[float, float]]:
         """What each part is seen to lie between, for a few gold answers, completions with them, controls and hostile
-        texts; and what is declared, else 0, and 1 for a part that grades gold answers."""
+        texts; and what is declared, else 0, and 1 for a part that grades gold answers. Without gold answers a part that
+        nothing raised is left out."""
         examples = self.examples("train")
         cases = [case for some in cases_of(self, examples) for case in some]
         labels = [case for case in cases if case.kind == GOLD and len(case.text) <= LABEL]
@@ -446,7 +448,10 @@ class JsonlTask(Task):
                 ranges[part] = min([low, *values]), max([high, *values])
                 continue
             least, most = min([0.0, *values]), max([0.0, *values])
-            graded = len(gold[part]) != 1 and not (least < 0 and most <= 0)
+            if least == most and not self.has_gold:
+                continue  # it may be anything
+            binary = len(gold[part]) == 1 or (not self.has_gold and len({0.0, *values}) == 2)
+            graded = not binary and not (least < 0 and most <= 0)
             ranges[part] = (least, max(most, 1.0) if graded or least == most else most)
         return ranges
 
