@@ -121,6 +121,11 @@ SCHEMAS = {
         "Answer",
         {"prompt": "Problem", "system": "{system}", "gold": "Answer"},
     ),
+    "one instruction for all": (
+        lambda n: {"prompt": "Say it.", "question": f"{n}?", "context": f"c{n}", "answer": n},
+        "answer",
+        {"prompt": "{prompt}\n\n{context}\n\n{question}", "gold": "answer"},
+    ),
     "all in the prompt": (
         lambda n: {"prompt": f"Of c{n}: {n}?", "context": f"c{n}", "answer": n / 2},
         "answer",

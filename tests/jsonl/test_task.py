@@ -107,6 +107,7 @@ def test_files_of_their_own(workplace):
         ([{"prompt": "a", "answer": ["x"]}], {"gold": "answer"}, "the gold answer is"),
         ([{"prompt": " "}], {}, "give a text, or messages"),
         ([{"prompt": [{"role": "robot", "content": "x"}]}], {}, "give a text, or messages"),
+        ([{"prompt": [{"role": "user", "content": "x"}, {"role": "tool"}]}], {}, """the message {"role": "tool"}"""),
         ([{"prompt": [{"role": "system", "content": "x"}]}], {}, "does not end with a message of the user"),
         ([{"prompt": [{"role": "assistant", "content": "x"}]}], {}, "does not end with a message of the user"),
         ([{"prompt": "a", "id": 1}, {"prompt": "b", "id": "1"}], {}, "rows.jsonl:2: the id 1 stands at rows.jsonl:1"),

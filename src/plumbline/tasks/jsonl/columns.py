@@ -181,7 +181,9 @@ def guess_prompt(rows: Sequence[Row]) -> dict[str, str]:
     A column that stands in the question already is not added to it.
     """
     names = {name.lower(): name for row in reversed(rows) for name in row if not set(name) & set("{}[]!:")}
-    main = next((names[name] for name in QUESTIONS if name in names and _has_text(rows, names[name])), "")
+    asked = [names[name] for name in QUESTIONS if name in names and _has_text(rows, names[name])]
+    main = next((name for name in asked if len({str(row.get(name)) for row in rows}) > 1), "".join(asked[:1]))
+    same = asked[: asked.index(main)] if main else []  # one instruction for all rows
     if not main or main.lower() not in QUESTIONS[:10]:
         for pair in PAIRS:
             if names.keys() >= set(pair):
@@ -198,8 +200,8 @@ def guess_prompt(rows: Sequence[Row]) -> dict[str, str]:
         held = [names[name] for name in group if name in names and names[name] != main]
         return held if any(not _contained(rows, name, f"{{{main}}}") for name in held) else []
 
-    before = [f"{{{name}}}" for each in BEFORE for name in extra(each)]
-    after = [f"{{{name}{_form(rows, name)}}}" for each in AFTER for name in extra(each)]
+    before = [f"{{{name}}}" for name in (*same, *(name for each in BEFORE for name in extra(each)))]
+    after = [f"{{{name}{_form(rows, name)}}}" for each in AFTER for name in extra(each) if name not in same]
     single = sorted(name for name in names if ONE_OF.fullmatch(name))
     if len(single) > 1 and len({re.sub("[a-f0-9]$", "", name) for name in single}) == 1:
         lines = zip(ascii_uppercase, extra(*single), strict=False)

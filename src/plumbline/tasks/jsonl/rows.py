@@ -6,7 +6,7 @@ depends on their text and the seed and not on their order in the file.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, islice
 from string import Formatter
@@ -243,7 +243,7 @@ def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str], l
             name for name in columns_of(options.prompt, row) if "{" in options.prompt and name not in columns
         ]:
             _column(row, absent[0], "prompt", where)
-        example = _example(row, where, f"{prefix}-{number}", options)
+        example = _example(row, where, f"{prefix}-{number}", options, columns)
         rows.append(_Row(where, example, example.fingerprint(), foreign, whole))
     return rows
 
@@ -286,8 +286,8 @@ def _used(options: JsonlOptions, needs: frozenset[str], row: Mapping[str, Any]) 
     return needs.union({options.stratum or "", options.cluster or "", "id"}, *read)
 
 
-def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) -> Example:
-    """Check and type one row.
+def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions, columns: Set[str]) -> Example:
+    """Check and type one row of a file with these columns.
 
     Raises:
         DataError: a column is missing or of the wrong kind; the message has file and line.
@@ -316,7 +316,7 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) 
         raise DataError(f"{where}: the prompt does not end with a message of the user", "end it with one")
     if options.system is not None and messages[0]["role"] != "system":
         named = re.fullmatch(r"\{([^{}]+)\}", options.system)
-        if system := field_text(row, named[1]) if named and named[1] in row else options.system:
+        if system := field_text(row, named[1]) if named and named[1] in columns else options.system:
             messages.insert(0, {"role": "system", "content": system})
     stratum, cluster = (
         "" if name is None else str(_column(row, name, what, where))
@@ -368,8 +368,9 @@ def read_messages(value: Any, where: str) -> list[Message]:
         return [{"role": "user", "content": value}]
     messages: list[Message] = [*map(_message, value)] if isinstance(value, list) else []
     if not messages or None in messages:
+        wrong = value[messages.index(None)] if messages else value  # type: ignore[arg-type]
         raise DataError(
-            f"{where} is {json.dumps(value)[:60]}",
+            f"{where} {'has the message' if messages else 'is'} {json.dumps(wrong)[:80]}",
             'give a text, or messages: [{"role": "user", "content": "..."}], with the roles ' + ", ".join(_ROLES),
         )
     return messages

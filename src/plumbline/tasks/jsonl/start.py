@@ -16,7 +16,7 @@ from plumbline.errors import DataError, RecipeError, StorageError, visible
 from plumbline.recipe import parse
 from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.keys import EDITOR_LINE
-from plumbline.storage import write_text
+from plumbline.storage import clear_read_errors, write_text
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, guess_prompt, unasked
 from plumbline.tasks.jsonl.files import HUB, read_rows
 from plumbline.tasks.jsonl.rows import plain_rows
@@ -136,7 +136,8 @@ def look(what: Start) -> _Seen:
         raise DataError(f"{data} has no rows", "give a file or a data set with rows")
     rows, _ = plain_rows(raw, texts=False)
     columns = [*dict.fromkeys([*raw[0], *rows[0]])]
-    asked = guess_prompt(rows)
+    with clear_read_errors(data):
+        asked = guess_prompt(rows)
     if what.prompt is not None:
         asked = {"prompt": what.prompt}
     if not asked or (

@@ -14,6 +14,7 @@ from typing import Any
 from plumbline.config.imports import allowed
 from plumbline.errors import DataError, RewardError
 from plumbline.records import Example, Outcome, Score
+from plumbline.storage import clear_read_errors
 from plumbline.tasks import Progress
 from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.jsonl.columns import (
@@ -500,7 +501,8 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
     given = read_options(options)
     raw = [row for _, row in islice(read_rows(given.train), LOOKED_AT)]
     rows, _ = plain_rows(raw, texts=False)
-    found = {} if "prompt" in options else guess_prompt(rows)
+    with clear_read_errors(given.train):
+        found = {} if "prompt" in options else guess_prompt(rows)
     found = {key: value for key, value in found.items() if key not in options}
     task = JsonlTask(given.model_copy(update=found))
     if "gold" not in options and not task.has_gold and (guess := task.guess_gold()[0]) and guess.earns > SURELY:
