@@ -19,8 +19,8 @@ def accuracy(completions, answer, **kwargs):
     return [2.0 if re.findall("#### (.+)", text)[-1:] == [one] else 0.0 for text, one in zip(completions, answer)]
 def form(completions, **kwargs):
     return [0.5 * ("####" in text) for text in completions]
-def picky(completions, **kwargs):
-    return [float(text == "never" + " written") for text in completions]
+def picky(completions, answer, **kwargs):
+    return [float(text == f"never {one}") for text, one in zip(completions, answer)]
 def score(completion, answer):
     return float(completion.strip() == answer)
 def named(completion, answer):
@@ -104,6 +104,7 @@ def chained(completion):
     except OSError as error: raise RuntimeError("the judge") from error
 def arrays(completion, values): return float(completion == str(values.tolist()[0]))
 def chat(completion): return float("1" in completion[0]["content"])
+def other(completion, **columns): return float(completion == "never" + " written")
 def parses(completion): return float(__import__("json").loads(completion)["x"])
 """
 
@@ -120,11 +121,12 @@ def parses(completion): return float(__import__("json").loads(completion)["x"])
         ("chat", "a completion is text", False),
         ("parses", "catch it there", False),
         ("form", "", True),
+        ("other", "", True),
     ],
 )
 def test_what_is_not_ready_is_said_first_and_nothing_says_to_train(place, reward, word, last):
     place.functions(DEAD)
-    more = {"of_type": "answer", "last": "solution", "arrays": "values"}
+    more = {"of_type": "answer", "other": "answer", "last": "solution", "arrays": "values"}
     rows = [{"prompt": f"{n}?", "answer": n, "solution": f"so\n#### {n}", "values": [n]} for n in range(24)]
     place.rows([{k: v for k, v in row.items() if k in {"prompt", more.get(reward.split(",")[0])}} for row in rows])
     names = ",".join(f"{place.module}:{name}" for name in reward.split(","))

@@ -39,7 +39,7 @@ from plumbline.tasks.jsonl.rows import (
     read_options,
     read_records,
 )
-from plumbline.tasks.jsonl.scorer import Scoring, range_advice
+from plumbline.tasks.jsonl.scorer import Scorer, Scoring, range_advice
 from plumbline.tasks.precheck import (
     BETTER,
     BUDGET,
@@ -199,16 +199,18 @@ class JsonlTask(Task):
 
     @property
     def may_answer(self) -> bool:
-        """Whether there are no gold answers, and a column is called as such are."""
-        return not self._records.has_gold and any(name.lower() in NOT_ASKED for name in self.answers)
+        """Whether there are no gold answers, and a function reads a column that is called as such are."""
+        return not self._records.has_gold and any(map(self._compares, self._scoring.scorers))
 
     @property
     def reads(self) -> list[str]:
-        """The parts whose functions name a column of answers."""
+        """The parts that pay, and whose functions read a column of answers."""
+        return [one.part for one in self._scoring.scorers if self.shares.get(one.part) and self._compares(one)]
+
+    def _compares(self, scorer: Scorer) -> bool:
         answers = {name for name in self.examples("train")[0].reference if name.lower() in NOT_ASKED}
-        return [
-            one.part for one in self._scoring.scorers if one.part in self.shares and answers & (one.takes or one.needs)
-        ]
+        words = () if scorer.takes is not None else re.findall(r"\w+", scorer.own_source())
+        return bool(answers & {*(scorer.takes or scorer.needs), *words})
 
     @property
     def sums(self) -> bool:
