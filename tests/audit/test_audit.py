@@ -387,12 +387,15 @@ def test_parts_of_trls_signature_add_up_over_the_ranges_that_are_seen(users):
 
 def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_named(users, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    write_jsonl(tmp_path / "rows.jsonl", [{"question": row["prompt"], "answer": row["answer"]} for row in rows])
+    write_jsonl(
+        tmp_path / "rows.jsonl",
+        [{"question": row["prompt"], "answer": row["answer"], "aside": f"of {row}"} for row in rows],
+    )
     found = users("accuracy,hashes", gold=None)
     assert found["effective_weights"] == pytest.approx({"accuracy": 0.8, "hashes": 0.2})
     assert found["gold"]["mean"] == 1.0
-    (note,) = [one["what"] for one in found["findings"] if "guessed" in one["what"]]
-    assert note == "guessed: prompt 'question', gold '#### {answer}'"
+    notes = [one["what"] for one in found["findings"] if one["check"] == "rows"]
+    assert notes[:2] == ["guessed: prompt 'question', gold '#### {answer}'", "columns that are in no prompt: aside"]
     write_jsonl(tmp_path / "rows.jsonl", [{**row, "answer": int(row["answer"])} for row in rows])
     found = users("accuracy", gold=None)
     (finding,) = [one for one in found["findings"] if one["level"] != "note"]

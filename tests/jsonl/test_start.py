@@ -102,6 +102,10 @@ def down(completion): raise urllib.error.URLError("no route")
 def chained(completion):
     try: raise socket.gaierror("no name")
     except OSError as error: raise RuntimeError("the judge") from error
+def says(completion): raise RuntimeError("the judge: HTTP 503")
+def limit(completion):
+    if "{" in completion: raise TimeoutError
+    return 1.0
 def arrays(completion, values): return float(completion == str(values.tolist()[0]))
 def chat(completion): return float("1" in completion[0]["content"])
 def other(completion, **columns): return float(completion == "never" + " written")
@@ -117,6 +121,8 @@ def parses(completion): return float(__import__("json").loads(completion)["x"])
         ("of_type,form", "paid nothing by of_type for", False),
         ("down", "left out of a run, and counted", False),
         ("chained", "left out of a run, and counted", False),
+        ("says", "left out of a run, and counted", False),
+        ("limit", "catch it there", False),
         ("arrays", "values is a list", False),
         ("chat", "a completion is text", False),
         ("parses", "catch it there", False),
@@ -135,7 +141,7 @@ def test_what_is_not_ready_is_said_first_and_nothing_says_to_train(place, reward
         lines, ready = start(started("m", "rows.jsonl", names, None, out))
     assert (ready, "Train:" in "".join(lines), "Train:" in out.read_text()) == (last, last, last)
     assert word in "\n".join(lines)
-    assert ("reward of 0" in "\n".join(lines)) == (reward in {"down", "chained"})
+    assert ("reward of 0" in "\n".join(lines)) == (reward in {"down", "chained", "says"})
 
 
 def test_the_exit_status_says_whether_something_must_be_mended(place, plumbline):

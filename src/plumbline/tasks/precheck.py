@@ -6,6 +6,7 @@ told.
 """
 
 import json
+import re
 import signal
 import sysconfig
 import threading
@@ -280,13 +281,15 @@ READ = "read the row as it comes"
 _CLIENTS = frozenset({"requests", "httpx", "httpcore", "aiohttp", "urllib", "urllib3", "http", "openai", "anthropic"})
 _CLIENTS |= {"socket", "ssl", "grpc", "websockets", "websocket", "huggingface_hub", "litellm", "botocore", "redis"}
 """Modules whose errors are of a network, or of what answers there."""
+_SAYS_SO = re.compile(r"connection (refused|reset|error|aborted)|unreachable|HTTP\S* ?(status |error )?5\d\d", re.I)
 SANE = "The answer is 42."
 """A text that nothing is wrong with, and that is no JSON."""
 
 
 def _advice(task: Task, case: Case, error: Exception) -> str:
     """What to do about what a verifier raised."""
-    if is_outage(error):
+    slow_text = case.kind == "hostile text" and type(error) is TimeoutError  # the verifier's own limit, maybe
+    if is_outage(error) and not slow_text:
         return OUTAGE
     view = task.seen_by_functions(case)
     if view and _of_the_row(task, case):
@@ -300,7 +303,7 @@ def is_outage(error: BaseException | None) -> bool:
         if error is None:
             return False
         modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-        if isinstance(error, ConnectionError | TimeoutError) or modules & _CLIENTS:
+        if isinstance(error, ConnectionError | TimeoutError) or modules & _CLIENTS or _SAYS_SO.search(str(error)[:500]):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -297,8 +297,9 @@ def ranges(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="rows")
 def rows(seen: ScoringRunner) -> Iterator[Finding]:
     """What is to be known of the rows, and a form that no prompt asks for."""
-    for what in filter(None, [*(seen.users.notes if seen.users else ()), seen.unnamed]):
-        yield Finding("note", what)
+    if seen.users is not None:
+        for what in filter(None, [*seen.users.notes, seen.users.left_out(), seen.unnamed]):
+            yield Finding("note", what)
 
 
 @check("reward", name="prints")

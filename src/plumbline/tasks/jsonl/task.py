@@ -191,6 +191,15 @@ class JsonlTask(Task):
         """What the user should know of the rows."""
         return [*self.remarks, *self._records.notes]
 
+    def left_out(self) -> str:
+        """What is said of columns of texts that are in no prompt; nothing where there are none."""
+        rows = [example.reference for example in self.examples("train")[:LOOKED_AT]]
+        asked = {"prompt": self.options.prompt}
+        if re.fullmatch(r"\{[^{}]+\}", self.options.system or ""):
+            asked["system"] = str(self.options.system)
+        left = unasked(rows, asked, self._scoring.named)
+        return f"columns that are in no prompt: {', '.join(left)}" if left else ""
+
     @property
     def answers(self) -> list[str]:
         """Columns that may hold reference answers, the likeliest first."""
@@ -501,8 +510,7 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
         RecipeError, DataError: an unknown option, or rows that cannot be read.
     """
     given = read_options(options)
-    raw = [row for _, row in islice(read_rows(given.train), LOOKED_AT)]
-    rows, _ = plain_rows(raw, texts=False)
+    rows, _ = plain_rows([row for _, row in islice(read_rows(given.train), LOOKED_AT)], texts=False)
     with clear_read_errors(given.train):
         found = {} if "prompt" in options else guess_prompt(rows)
     found = {key: value for key, value in found.items() if key not in options}
@@ -512,6 +520,4 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
     settled = given.model_copy(update=found)
     said = [f"{key} {value!r}" for key, value in found.items() if value != "prompt"]
     remarks = [f"guessed: {', '.join(said)}"] if said else []
-    if left := unasked(raw, {"prompt": settled.prompt, **found}, Scoring(settled).named):
-        remarks.append(f"columns that are in no prompt: {', '.join(left)}")
     return JsonlTask(settled, remarks=remarks)
