@@ -517,7 +517,8 @@ def report(
 def audit(
     task: Annotated[str, typer.Argument(metavar="TASK", help=REWARDS)],
     rows: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON lines, for a reward function (see the task jsonl).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Rows for a reward function; its prompts and gold answers are guessed."),
     ] = None,
     overrides: take.TaskOptions = None,
     data: take.Data = None,
