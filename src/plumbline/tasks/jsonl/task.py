@@ -510,6 +510,7 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
         RecipeError, DataError: an unknown option, or rows that cannot be read.
     """
     given = read_options(options)
+    Scoring(given)  # what is wrong with the functions is said first
     rows, _ = plain_rows([row for _, row in islice(read_rows(given.train), LOOKED_AT)], texts=False)
     with clear_read_errors(given.train):
         found = {} if "prompt" in options else guess_prompt(rows)
