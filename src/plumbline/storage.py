@@ -134,7 +134,7 @@ def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> Buffered
         kind: it is missing, may not be read, or is a folder, a pipe, a device or a socket.
     """
     with clear_read_errors(path, kind):
-        if _OWN_INPUT.fullmatch(str(path)):
+        if is_own_input(path):
             return path.open("rb")
         check_regular(path, path.stat().st_mode, kind)
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb")
@@ -144,6 +144,11 @@ def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> Buffered
             file.close()
             raise
         return file
+
+
+def is_own_input(path: Path) -> bool:
+    """Whether this process was given it open, so that it can be read once."""
+    return _OWN_INPUT.fullmatch(str(path)) is not None
 
 
 _NO_FILES: Mapping[Callable[[int], bool], str] = {
@@ -334,10 +339,15 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         DataError: see `read_json`; or it holds something else.
     """
-    return _object(read_json(path), str(path))
+    return json_object(read_json(path), str(path))
 
 
-def _object(value: Any, name: str) -> dict[str, Any]:
+def json_object(value: Any, name: str) -> dict[str, Any]:
+    """A value of JSON's that must be an object; `name` is where it stands.
+
+    Raises:
+        DataError: it is something else.
+    """
     if not isinstance(value, dict):
         what = "null" if value is None else type(value).__name__
         raise DataError(f"{name}: a JSON object is expected, not {what}", 'write it as {"key": value}')
@@ -357,12 +367,22 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             which no tokenizer takes (the message has file and line).
     """
     for number, text, row in _rows(read_lines(path), str(path)):
-        if _ESCAPED_HALF.search(text) and _HALF.search(json.dumps(row, ensure_ascii=False)):
-            raise DataError(
-                f"{path}:{number} holds half of a pair of surrogates (\\ud800 to \\udfff), which is no character",
-                "write that character whole, or leave it out",
-            )
+        if _ESCAPED_HALF.search(text):
+            check_halves(row, f"{path}:{number}")
         yield number, row
+
+
+def check_halves(row: Mapping[str, Any], where: str) -> None:
+    """Refuse a row that holds half a character, which no tokenizer takes.
+
+    Raises:
+        DataError: it does.
+    """
+    if _HALF.search(json.dumps(row, ensure_ascii=False)):
+        raise DataError(
+            f"{where} holds half of a pair of surrogates (\\ud800 to \\udfff), which is no character",
+            "write that character whole, or leave it out",
+        )
 
 
 def _rows(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
@@ -387,7 +407,7 @@ def _line(text: str, where: str) -> dict[str, Any]:
             "remove the mark: it stands where a file that was saved with one was appended to another",
         )
     try:
-        return _object(parse_json(text), where)
+        return json_object(parse_json(text), where)
     except json.JSONDecodeError as error:
         raise DataError(
             f"{where}: not JSON ({error.msg} at column {error.colno}): {text.strip()[:80]!r}",

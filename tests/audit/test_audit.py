@@ -249,7 +249,8 @@ def test_verls_compute_score_is_audited_as_it_is(plumbline, tmp_path, monkeypatc
     code, out, err = plumbline("audit", "verl_reward.py:compute_score", "--rows", "rows.jsonl", "--set", gold, "--json")
     (audit,) = json.loads(out or err)["audits"].values()
     assert code == 0
-    assert [(one["check"], one["level"]) for one in audit["findings"]] == [("range", "note")]
+    assert [(one["check"], one["level"]) for one in audit["findings"]] == [("range", "note"), ("rows", "note")]
+    assert "no prompt names '####'" in audit["findings"][1]["what"]
     assert "compute_score: [-1, 1]" in audit["findings"][0]["fix"]
 
 
@@ -394,10 +395,28 @@ def test_parts_of_trls_signature_add_up_over_the_ranges_that_are_seen(users):
     assert not found["fatal"]
 
 
+def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_named(users, tmp_path):
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    write_jsonl(
+        tmp_path / "rows.jsonl",
+        [{"question": row["prompt"], "answer": row["answer"], "aside": f"of {row}"} for row in rows],
+    )
+    found = users("accuracy,hashes", gold=None)
+    assert found["effective_weights"] == pytest.approx({"accuracy": 0.8, "hashes": 0.2})
+    assert found["gold"]["mean"] == 1.0
+    notes = [one["what"] for one in found["findings"] if one["check"] == "rows"]
+    assert notes[:2] == ["guessed: prompt 'question', gold '#### {answer}'", "columns that are in no prompt: aside"]
+    write_jsonl(tmp_path / "rows.jsonl", [{**row, "answer": int(row["answer"])} for row in rows])
+    found = users("accuracy", gold=None)
+    (finding,) = [one for one in found["findings"] if one["level"] != "note"]
+    assert (finding["check"], finding["level"]) == ("unpaid", "fatal")
+    assert "It pays where answer is a text" in finding["what"]
+    assert found["effective_weights"] is None
+
+
 @pytest.mark.parametrize(
     ("names", "gold", "check", "said"),
     [
-        ("accuracy", None, "raises", "task.options.range: {accuracy: [0, 2]}"),
         ("accuracy,hashes", "answer", "label", 'task.options.gold: "#### {answer}"'),
         ("tagged", "answer", "label", 'task.options.gold: "<answer>{answer}</answer>"'),
         ("messages", "answer", "form", "give prompts as lists of messages"),
@@ -420,7 +439,7 @@ def test_one_cause_is_named_where_one_explains_all(users, names, gold, check, sa
         ("first", "answer", ("wrong-paid", "warning"), {"another answer behind the gold one"}),
         ("end", "answer", ("writing", "warning"), {"a long tail behind"}),
         ("some", "answer", ("pays-anything", "fatal"), {"row-3"}),
-        ("number", None, ("nothing-earns", "fatal"), set()),
+        ("number", None, ("unpaid", "fatal"), set()),
         ("right,form", "<answer>{answer}</answer>", ("marks", "warning"), {"a doubled closing mark"}),
         ("right,whole_form", "<answer>{answer}</answer>", ("marks", None), set()),
         ("sound", "answer", ("pays-anything", None), set()),

@@ -19,8 +19,8 @@ def accuracy(completions, answer, **kwargs):
     return [2.0 if re.findall("#### (.+)", text)[-1:] == [one] else 0.0 for text, one in zip(completions, answer)]
 def form(completions, **kwargs):
     return [0.5 * ("####" in text) for text in completions]
-def picky(completions, **kwargs):
-    return [float(text == "never written") for text in completions]
+def picky(completions, answer, **kwargs):
+    return [float(text == f"never {one}") for text, one in zip(completions, answer)]
 def score(completion, answer):
     return float(completion.strip() == answer)
 def named(completion, answer):
@@ -37,7 +37,7 @@ def begin(place, reward="accuracy,form", out="recipe.yaml", *, trusted=True, **m
     given = {"model": "some/model-1b", "data": "rows.jsonl", "script": None, **more}
     names = ",".join(f"{place.module}:{name}" for name in reward.split(",")) if reward else None
     with consent(trusted):
-        lines = start(started(reward=names, out=place.folder / out, **given))
+        lines, _ = start(started(reward=names, out=place.folder / out, **given))
     return "\n".join(lines), yaml.safe_load((place.folder / out).read_text()), (place.folder / out).read_text()
 
 
@@ -75,8 +75,9 @@ def test_a_completion_is_no_label_and_a_reward_of_one_answer_needs_no_range(plac
 def test_a_label_that_no_known_form_makes_right_is_said_with_a_template_to_write(place):
     said, values, text = begin(place, "picky")
     assert "gold" not in values["task"]["options"]
-    assert values["task"]["options"]["range"] == {"picky": [0, 1]}
-    assert "the column answer earns nothing as an answer and looks like a label" in said
+    assert "range" not in values["task"]["options"]
+    assert said.splitlines()[2].startswith("the reward paid nothing for ")
+    assert "Train:" not in said
     assert "    # gold: '#### {answer}'  # answer alone earns nothing" in text
 
 
@@ -89,6 +90,74 @@ def test_parts_that_a_function_names_get_weights_and_one_that_fails_is_said_to(p
     assert "plumbline run" not in said
     begin(place, "nameless", "nameless.yaml")  # a mapping that cannot be iterated
     assert "label" not in said.split("\n")[2]
+
+
+DEAD = """
+import re, socket, urllib.error
+def of_type(completions, answer, **columns): return [float(c == a) for c, a in zip(completions, answer)]
+def last(completions, solution, **columns):
+    return [float((re.findall(r"[0-9]+", c) or [""])[-1] == s) for c, s in zip(completions, solution)]
+def form(completions, **columns): return [0.5 * ("####" in c) for c in completions]
+def down(completion): raise urllib.error.URLError("no route")
+def chained(completion):
+    try: raise socket.gaierror("no name")
+    except OSError as error: raise RuntimeError("the judge") from error
+def says(completion): raise RuntimeError("the judge: HTTP 503")
+def limit(completion):
+    if "{" in completion: raise TimeoutError
+    return 1.0
+def arrays(completion, values): return float(completion == str(values.tolist()[0]))
+def chat(completion): return float("1" in completion[0]["content"])
+def other(completion, **columns): return float(completion == "never" + " written")
+def parses(completion): return float(__import__("json").loads(completion)["x"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("reward", "word", "last"),
+    [
+        ("of_type", "It pays where answer is a text", False),
+        ("last", "It pays where solution is what follows its '####'", False),
+        ("of_type,form", "paid nothing by of_type for", False),
+        ("down", "left out of a run, and counted", False),
+        ("chained", "left out of a run, and counted", False),
+        ("says", "left out of a run, and counted", False),
+        ("limit", "catch it there", False),
+        ("arrays", "values is a list", False),
+        ("chat", "a completion is text", False),
+        ("parses", "catch it there", False),
+        ("form", "", True),
+        ("other", "", True),
+    ],
+)
+def test_what_is_not_ready_is_said_first_and_nothing_says_to_train(place, reward, word, last):
+    place.functions(DEAD)
+    more = {"of_type": "answer", "other": "answer", "last": "solution", "arrays": "values"}
+    rows = [{"prompt": f"{n}?", "answer": n, "solution": f"so\n#### {n}", "values": [n]} for n in range(24)]
+    place.rows([{k: v for k, v in row.items() if k in {"prompt", more.get(reward.split(",")[0])}} for row in rows])
+    names = ",".join(f"{place.module}:{name}" for name in reward.split(","))
+    out = place.folder / "recipe.yaml"
+    with consent(True):
+        lines, ready = start(started("m", "rows.jsonl", names, None, out))
+    assert (ready, "Train:" in "".join(lines), "Train:" in out.read_text()) == (last, last, last)
+    assert word in "\n".join(lines)
+    assert ("reward of 0" in "\n".join(lines)) == (reward in {"down", "chained", "says"})
+
+
+def test_the_exit_status_says_whether_something_must_be_mended(place, plumbline):
+    given = ["--model", "m", "--data", "rows.jsonl", "--trust-code"]
+    assert plumbline("init", *given, "--reward", f"{place.module}:score", "--out", "a.yaml")[0] == 0
+    assert plumbline("init", *given, "--reward", f"{place.module}:picky", "--out", "b.yaml")[0] == 1
+
+
+def test_ranges_that_nothing_showed_are_not_invented(place):
+    assert place.open(["accuracy", "form", "picky"]).seen_ranges() == {"accuracy": (0, 2), "form": (0, 0.5)}
+
+
+def test_a_form_that_no_prompt_names_is_said(place):
+    assert "no prompt names '####', and gold answers earn 0.000 without it, 1.000 with" in begin(place, "accuracy")[0]
+    place.rows([{"prompt": f"{n}? End with ####", "answer": str(n)} for n in range(24)])
+    assert "no prompt names" not in begin(place, "accuracy", "named.yaml")[0]
 
 
 def test_rows_are_csv_too_and_columns_can_be_named(place):
@@ -323,7 +392,7 @@ def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, stra
     path = place.folder / "strange.yaml"
     path.unlink(missing_ok=True)
     with suppress(RecipeError):
-        lines = start(started("m", "rows.jsonl", f"{place.module}:score", source, path))
+        lines, _ = start(started("m", "rows.jsonl", f"{place.module}:score", source, path))
         assert max(map(len, lines)) < 400
     assert not path.exists() or load(path).model.name == "m"
 

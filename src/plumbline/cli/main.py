@@ -50,7 +50,7 @@ DRY_RUN = (
     "Train nothing and write nothing: print what would be done, what is missing, the prompts, and what is wrong (then "
     "the exit status is 1)."
 )
-ROWS = "Rows: JSON lines, CSV, Parquet, or a data set OWNER/NAME[/CONFIG][:SPLIT] of the Hugging Face hub."
+ROWS = "Rows: JSON (lines or a list), CSV, Parquet, or a data set OWNER/NAME[/CONFIG][:SPLIT] of the Hugging Face hub."
 FROM_SCRIPT = "A script that trains with TRL. It is read and never run: model, data, rewards and settings come from it."
 VARY = "Values to try; several: all combinations."
 SEEDS = "Run each with these seeds: means and intervals over them, and a report."
@@ -200,7 +200,9 @@ def init(
         str | None, typer.Option(metavar="MODULE:FUNCTION[,...]", help="Reward functions, as in TRL or of one answer.")
     ] = None,
     script: Annotated[Path | None, typer.Option("--from", metavar="SCRIPT", help=FROM_SCRIPT)] = None,
-    prompt: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the prompt.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option(metavar="COLUMN|TEMPLATE", help="The prompt, such as '{question} {choices:options}'.")
+    ] = None,
     gold: Annotated[
         str | None, typer.Option(metavar="COLUMN|TEMPLATE", help="The reference answer, such as '#### {answer}'.")
     ] = None,
@@ -211,7 +213,8 @@ def init(
 ) -> None:
     """Write a first recipe for your model, rows and reward function, and say what is in the rows and what they earn.
 
-    The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no model is loaded.
+    The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no model is loaded. The
+    exit status is 1 where something must be mended before a training.
     """
     from plumbline.evaluation.models import settled_keys
     from plumbline.runs.record import last_model
@@ -220,7 +223,9 @@ def init(
     given = started(model, data, reward, script, out, prompt, gold)
     given.model = last_model(given.model)
     given.settings = settled_keys(given.model)
-    print_text("".join(f"{line}\n" for line in start(given)))
+    lines, ready = start(given)
+    print_text("".join(f"{line}\n" for line in lines))
+    raise typer.Exit(0 if ready else 1)
 
 
 @app.command(
@@ -541,7 +546,8 @@ def report(
 def audit(
     task: Annotated[str, typer.Argument(metavar="TASK", help=REWARDS)],
     rows: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON lines, for a reward function (see the task jsonl).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Rows for a reward function; its prompts and gold answers are guessed."),
     ] = None,
     overrides: take.TaskOptions = None,
     data: take.Data = None,

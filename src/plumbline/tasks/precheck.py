@@ -6,6 +6,7 @@ told.
 """
 
 import json
+import re
 import signal
 import sysconfig
 import threading
@@ -80,6 +81,7 @@ TEMPLATES = (
     "<think>\n\n</think>\n<answer>\n{}\n</answer>",
     "<think>\n\n</think>\n\\boxed{{{}}}",
     "<think> </think><answer>{}</answer>",
+    "<reasoning> </reasoning><answer>{}</answer>",
     "<think>\n\n</think>\n\n<answer>\n\\boxed{{{}}}\n</answer>",
     "<reasoning>\n\n</reasoning>\n<answer>\n{}\n</answer>\n",
     "The answer is {}.",
@@ -92,6 +94,7 @@ TEMPLATES = (
 """Completions as models are asked for them, with a place for what is known of the answer (`str.format`)."""
 LABEL = 80
 """Characters that a label has at most; a longer text is a completion of its own."""
+UNPAID = "the reward paid nothing"
 BETTER = 0.02
 """By what a completion must earn more than the label in it."""
 
@@ -117,7 +120,7 @@ class Label:
 
     def fix(self, column: str) -> str:
         """What to do."""
-        template = json.dumps(self.template.replace("{}", f"{{{column}}}"))
+        template = json.dumps(self.template.replace("{}", column if column.startswith("{") else f"{{{column}}}"))
         return f"give a template in place of the column: task.options.gold: {template}"
 
     @property
@@ -126,7 +129,7 @@ class Label:
         return self.gold < self.earns / 2
 
 
-def label(task: Task, examples: Sequence[Example]) -> Label | None:
+def label(task: Task, examples: Sequence[Example], templates: Sequence[str] = TEMPLATES) -> Label | None:
     """Whether gold answers earn less than all because they are labels: a completion that contains them earns more."""
     golden = [(one, one.gold) for one in examples if one.gold is not None][:TRIED]
     if not golden or max(len(text) for _, text in golden) > LABEL:
@@ -141,7 +144,7 @@ def label(task: Task, examples: Sequence[Example]) -> Label | None:
     found: Label | None = None
     try:
         plain = earns("{}")
-        for template in TEMPLATES:
+        for template in templates:
             if time.perf_counter() - began > BUDGET or max(plain, found.earns if found else 0.0) > 1 - 1e-6:
                 break
             mean = earns(template)
@@ -153,7 +156,13 @@ def label(task: Task, examples: Sequence[Example]) -> Label | None:
 
 
 def precheck(
-    task: Task, examples: Sequence[Example], verdicts: int, column: str = "COLUMN", likely: Sequence[Case] = ()
+    task: Task,
+    examples: Sequence[Example],
+    verdicts: int,
+    column: str = "COLUMN",
+    likely: Sequence[Case] = (),
+    reads: Sequence[str] = (),
+    unpaid: Callable[[int, Sequence[str]], str] | None = None,
 ) -> list[str]:
     """Try a task's verifier on gold answers, controls and hostile texts, twice each.
 
@@ -163,6 +172,8 @@ def precheck(
         verdicts: how many a run will ask for.
         column: what the column of the gold answers is called.
         likely: texts that are tried besides, where there are no gold answers.
+        reads: parts that compare an answer with what is known.
+        unpaid: what is said of so many texts where these should have earned something, and none did.
 
     Returns:
         What the user should know: how long judging will take, controls that earn what gold answers earn.
@@ -175,6 +186,8 @@ def precheck(
     for cases in [*cases_of(task, examples), likely]:
         for case in cases:
             tried.append((case, judge_case(task, case)))
+            if cases is likely and time.perf_counter() - began > BUDGET:
+                break
         if time.perf_counter() - began > BUDGET:
             break
     each = (time.perf_counter() - began) / len(tried)
@@ -192,7 +205,11 @@ def precheck(
         rewards[case.kind].append(score.total)
     means = {kind: sum(found) / len(found) for kind, found in rewards.items()}
     gold = means.pop(GOLD, None)
+    dead = [name for name in reads if not any(score.parts.get(name, 1) for _, score in tried)]
     if gold is None:
+        nothing = not any(score.total for _, score in tried)
+        if unpaid is not None and (dead or nothing):
+            told.append(unpaid(len(tried), [] if nothing else dead))
         return [*told, "no gold answers: no ceiling, no oracle, and nothing that SFT could show"]
     labelled = label(task, examples[:TRIED]) if gold < 1 - 1e-6 else None
     if labelled is not None and labelled.grave:
@@ -208,6 +225,8 @@ def precheck(
         told.append(f"{labelled.cause}; {labelled.fix(column)}")
     elif gold < 1 - 1e-6:
         told.append(f"the gold answers tried earn {gold:.3f} on average: that is the ceiling, not 1")
+    if dead:
+        told.append(f"{UNPAID} by {', '.join(dead)} for {len(tried)} texts, gold answers included")
     for kind, mean in means.items():
         if kind.startswith("control ") and mean >= gold:
             told.append(f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will be learnt")
@@ -249,9 +268,58 @@ def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
         last = (own or frames)[-1]
         raise DataError(
             f"judging {case} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})",
-            "catch it there and give such a text what it is worth: a model writes anything",
+            _advice(task, case, error),
         ) from error
     return score
+
+
+OUTAGE = (
+    "see that what it asks is there, and let it raise: an answer that nobody judged is left out of a run, and counted. "
+    "Caught, it would be a reward of 0 that no answer deserves"
+)
+READ = "read the row as it comes"
+_CLIENTS = frozenset({"requests", "httpx", "httpcore", "aiohttp", "urllib", "urllib3", "http", "openai", "anthropic"})
+_CLIENTS |= {"socket", "ssl", "grpc", "websockets", "websocket", "huggingface_hub", "litellm", "botocore", "redis"}
+"""Modules whose errors are of a network, or of what answers there."""
+_SAYS_SO = re.compile(r"connection (refused|reset|error|aborted)|unreachable|HTTP\S* ?(status |error )?5\d\d", re.I)
+SANE = "The answer is 42."
+"""A text that nothing is wrong with, and that is no JSON."""
+
+
+def _advice(task: Task, case: Case, error: Exception) -> str:
+    """What to do about what a verifier raised."""
+    slow_text = case.kind == "hostile text" and type(error) is TimeoutError  # the verifier's own limit, maybe
+    if is_outage(error) and not slow_text:
+        return OUTAGE
+    view = task.seen_by_functions(case)
+    if view and _of_the_row(task, case):
+        return f"{READ}: {view}. Arrays come as lists; completions are messages where prompts are"
+    return "catch it there and give such a text what it is worth: a model writes anything"
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Whether an error, or what it was raised from, is of a network."""
+    for _ in range(8):
+        if error is None:
+            return False
+        modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+        if isinstance(error, ConnectionError | TimeoutError) or modules & _CLIENTS or _SAYS_SO.search(str(error)[:500]):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _of_the_row(task: Task, case: Case) -> bool:
+    """Whether a verifier fails for a sane text too, because of the types of what it gets."""
+    text = case.example.gold or SANE
+    try:
+        with _limit(BUDGET):
+            task.judge(case.example, text)
+    except (TypeError, AttributeError) as error:
+        return "NoneType" not in str(error)  # a pattern that the text does not match
+    except (Exception, _NoAnswer):  # noqa: BLE001 - the boundary to a verifier's code; it is told by the caller
+        return False
+    return False
 
 
 def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:

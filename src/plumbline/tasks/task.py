@@ -142,6 +142,10 @@ class Task:
         """
         return gold_of(example)
 
+    def seen_by_functions(self, case: Any) -> str:  # noqa: ARG002
+        """How functions of the user's get the example of a case, in words; nothing where the task has none."""
+        return ""
+
     def precheck(self, verdicts: int) -> Sequence[str]:  # noqa: ARG002
         """Try a verifier that is somebody's own code before anything is trained (see `plumbline.tasks.precheck`).
 

@@ -40,7 +40,7 @@ from plumbline.recipe import load, names, task_section
 from plumbline.records import Example
 from plumbline.storage import read_object
 from plumbline.tasks import Progress, open_task, silent, task_names, variants_of
-from plumbline.tasks.jsonl.task import JsonlTask
+from plumbline.tasks.jsonl.task import JsonlTask, open_guessed
 from plumbline.tasks.precheck import GOLD, HOSTILE, Case
 from plumbline.tasks.task import Task
 
@@ -77,7 +77,7 @@ class Audit(Examination[ScoringRunner]):
         return {
             "task": seen.task.name,
             "rubric": seen.task.rubric,
-            "effective_weights": dict(seen.weights),
+            "effective_weights": dict(seen.weights) if seen.knows_ranges else None,
             "splits": dict(self.counts),
             "fatal": self.fatal,
             "findings": [asdict(finding) for finding in self.findings],
@@ -214,6 +214,7 @@ def _try_again(
         strange = any(one.kind == RewardError.__name__ for one in bench.every)
         bench.misread = None if strange else bench.users.misread(few)
         bench.label = bench.users.label(few) if bench.misread is None else None
+        bench.unnamed = bench.users.unnamed_form([one for examples in splits.values() for one in examples])
     if not quick and bench.misread is None and not (bench.label is not None and bench.label.grave):
         bench.cheat = cheapest_cheat(bench, a_few(splits, POOL, seed), bench.task.controls, seed)
     probed = {example.id for example in few}
@@ -234,7 +235,7 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
     title = Text(f"{name or seen.task.name}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a second")
     if tried := misjudged(seen):
         title.append("\n" + "; ".join(f"{what}: {count} of {n}" for what, (count, n) in tried.items()))
-    if len(parts) > 1:
+    if len(parts) > 1 and seen.knows_ranges:
         title.append(f"\neffective weights: {', '.join(f'{part} {share:.2f}' for part, share in parts.items())}")
 
     earned = _table("who earns what", "n", "reward [each 95 %]", "at most")
@@ -290,7 +291,7 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
         name: a task (one with variants stands for each), a recipe (for all its tasks, or RECIPE:NAME for one), or,
             with rows, a reward function as `module:function`, or several with commas between.
         options: of the task, over a recipe's.
-        rows: a file of JSON lines, for a reward function.
+        rows: for a reward function; columns of prompts and gold answers are guessed where options do not name them.
         data: where the records are, else data/TASK.
 
     Raises:
@@ -300,7 +301,13 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
     name = dotted(name)
     if rows is not None:
         scored = {"train": str(rows), "score": name.split(",") if "," in name else name}
-        return {"": partial(open_task, "jsonl", {**scored, **options}, Path("data") / "jsonl")}
+
+        def opened(progress: Progress) -> Task:
+            progress("looking for questions and answers in the rows", 0, 1)
+            with redirect_stdout(io.StringIO()):
+                return open_guessed({**scored, **options})
+
+        return {"": opened}
     path, _, one = name.partition(":")
     if path not in task_names() and (Path(path).suffix in {".yaml", ".yml"} or path in names()):
         sections = {one: task_section(name, ())} if one and Path(path).suffix else load(path).each_task

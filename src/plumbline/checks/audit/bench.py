@@ -112,6 +112,8 @@ class ScoringRunner(Context):
     """What is wrong, and what to do, where a function takes completions in another form than it gets."""
     ranges: str = ""
     """The line that declares the ranges that the reward was seen to have, where they are taken from that."""
+    unnamed: str = ""
+    """What is said of a form that the reward pays for and no prompt names."""
     printed: str = ""
     """By the verifier."""
     cheat: Cheat | None = None
@@ -168,6 +170,11 @@ class ScoringRunner(Context):
         self.again = [pair for pair, (now, then) in zip(scores, values, strict=True) if now != then]
 
     # -- what was judged -----------------------------------------------------------------------------------------------
+
+    @property
+    def knows_ranges(self) -> bool:
+        """Whether the ranges are known by which parts weigh."""
+        return self.users is None or not self.users.sums or self.users.options.range is not None or self.users.has_gold
 
     @property
     def every(self) -> list[CaseVerdict]:

@@ -24,7 +24,9 @@ from plumbline.checks.audit.bench import (
 from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
+from plumbline.errors import RewardError
 from plumbline.evaluation.statistics import mean_interval, surely_over
+from plumbline.tasks.precheck import OUTAGE, READ
 
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
@@ -72,6 +74,10 @@ def raises(seen: ScoringRunner) -> Iterator[Finding]:
         cause = "the verifier takes a text for granted that a model need not write"
         if fix == RANGE:
             cause = "the range is another one than the recipe says; a run stops at the first such number"
+        elif fix == OUTAGE:
+            cause = "what the verifier asks does not answer"
+        elif fix.startswith(READ):
+            cause = "the verifier was written for rows in another form"
         samples, fix = ids(verdicts), verdicts[0].fix
         yield Finding("fatal", what, evidence=evidence, samples=samples, causes=(cause,), fix=fix)
 
@@ -99,8 +105,10 @@ def slow(seen: ScoringRunner) -> Iterator[Finding]:
 def parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
-    if next(nothing_earns(seen), None) is not None:
-        return
+    paid = any(score.total for _, score in seen.scored) or any(one.kind == RewardError.__name__ for one in seen.every)
+    if not golden and not paid and seen.users is not None and seen.users.may_answer:
+        what = seen.users.unpaid(len(seen.scored))
+        yield Finding("fatal", what, check="unpaid", samples=ids(seen.every))
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -128,20 +136,6 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
             what = f"the part {name} pays at least {least:.2f} for every text, for example {worst.case}"
             fix = "give 0 to an answer that has nothing of it"
             yield Finding("warning", what, check="part-floor", evidence=evidence, fix=fix)
-
-
-@check("reward", name="nothing-earns")
-def nothing_earns(seen: ScoringRunner) -> Iterator[Finding]:
-    """A reward that paid none of all texts, where no gold answer says what it should pay."""
-    likely = seen.kept.get(("likely",), ())
-    if seen.golds or not likely or any(one.score is None for one in likely) or any(one.reward for one in seen.every):
-        return
-    what = f"none of {len(seen.every)} texts earned anything, {len(likely)} of them with the values of the row's own "
-    what += "columns in usual forms"
-    causes = ("it compares a text with a number", "it reads another column", "it looks for a form that was not tried")
-    fix = "judge an answer that is right by hand, and see why it is 0; or give gold answers (task.options.gold)"
-    evidence = {"texts": len(seen.every), "likely": len(likely)}
-    yield Finding("fatal", what, evidence=evidence, samples=ids(likely), causes=causes, fix=fix)
 
 
 @check("reward", name="parts-contradict")
@@ -411,6 +405,14 @@ def ranges(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=seen.ranges)
 
 
+@check("reward", name="rows")
+def rows(seen: ScoringRunner) -> Iterator[Finding]:
+    """What is to be known of the rows, and a form that no prompt asks for."""
+    if seen.users is not None:
+        for what in filter(None, [*seen.users.notes, seen.users.left_out(), seen.unnamed]):
+            yield Finding("note", what)
+
+
 @check("reward", name="prints")
 def prints(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that prints."""
@@ -503,9 +505,9 @@ def cheat(seen: ScoringRunner) -> Iterator[Finding]:
     yield Finding(level, what, evidence=evidence, samples=(found.example,), causes=causes, fix=fix)
 
 
-BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, prints)
+BASIC: tuple[Check[ScoringRunner], ...] = (raises, slow, repeat, conditions, ranges, rows, prints)
 CHECKS = (
-    *(form, *BASIC, labels, oracle, nothing_earns, controls, cheat, parts, opposed),
+    *(form, *BASIC, labels, oracle, controls, cheat, parts, opposed),
     *(hostile, anything, accepted, marks, writings, readings),
 )
 

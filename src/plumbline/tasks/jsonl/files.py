@@ -1,19 +1,38 @@
 """The rows of what a recipe names: JSON lines, CSV, Parquet, or a data set of the Hugging Face hub or of a folder."""
 
+import codecs
 import csv
 import io
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from plumbline.config.imports import check_reach, needed
 from plumbline.errors import DataError
 from plumbline.runs.hub import check_hub, is_cached
-from plumbline.storage import clear_read_errors, one_line, open_regular, read_jsonl
+from plumbline.storage import (
+    BOM,
+    LONGEST_LINE,
+    check_halves,
+    clear_read_errors,
+    is_own_input,
+    json_object,
+    one_line,
+    open_regular,
+    parse_json,
+    read_json,
+    read_jsonl,
+    read_lines,
+)
 
 HUB = "hf://"
 
@@ -29,21 +48,38 @@ def read_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (number from 1, row); of a file of JSON lines the number is the line's.
 
     Args:
-        name: a path, whose ending `.csv` or `.parquet` says that it holds no JSON lines; `hf://OWNER/NAME[/CONFIG]`, or
-            `hf://FOLDER` of `save_to_disk`, with `:SPLIT` after it (else train). All cells of CSV are texts. In the
-            others dates, times and decimals become texts, and what JSON has no form for is `Foreign`.
+        name: a path; `hf://OWNER/NAME[/CONFIG]`, or `hf://FOLDER` of `save_to_disk`, with `:SPLIT` after it (else
+            train). A file's first bytes say whether it is Parquet, JSON lines or a JSON list; its ending `.csv` or
+            `.tsv` that it is a table. All cells of tables are texts. In the others dates, times and decimals become
+            texts, and what JSON has no form for is `Foreign`.
 
     Raises:
         DataError: it is not there, or cannot be read.
-        ModelError: `datasets` is not installed; Parquet and `hf://` need it.
+        ModelError: pyarrow is not installed, which Parquet needs, or `datasets`, which `hf://` needs.
     """
     if name.startswith(HUB):
         return enumerate(_loaded(name, *_place(name)), 1)
-    if name.endswith(".parquet"):
+    path = Path(name)
+    if name.endswith(".parquet") and ("://" in name or (set("*?[") & set(name) and not path.exists())):
         return enumerate(_loaded(name, "parquet", None, "train", data_files=name, streaming=True), 1)
-    return enumerate(_csv(Path(name)), 1) if name.endswith(".csv") else read_jsonl(Path(name))
+    with open_regular(path) as raw:
+        head = b"" if is_own_input(path) else raw.peek(16)[:16]
+    if packed := next((what for magic, what in _PACKED.items() if head.startswith(magic)), ""):
+        raise DataError(f"{path} is {packed}", "unpack it, or save the rows as JSON lines, CSV or Parquet")
+    if name.endswith(".parquet") or head.startswith(b"PAR1"):
+        return enumerate(_parquet(path), 1)
+    text = head.removeprefix(BOM.encode()).lstrip()
+    if name.endswith((".csv", ".tsv")) and not text.startswith((b"{", b"[")):
+        return enumerate(_table(path), 1)
+    return _json(path) if text.startswith((b"{", b"[")) else read_jsonl(path)
 
 
+_PACKED = {
+    b"\x1f\x8b": "compressed (gzip)",
+    b"PK\x03\x04": "an archive (zip), as Excel's files are",
+    b"ARROW1": "Arrow",
+}
+"""First bytes of files that hold rows in a form that is not read."""
 _BROKEN = (OSError, ValueError, KeyError, TypeError, ArithmeticError, NotImplementedError, ImportError)
 """What a library raises for a file: one that is broken, a date of the year 0, a kind of column it cannot read."""
 
@@ -86,7 +122,50 @@ def _loaded(name: str, path: str, config: str | None, split: str, **more: Any) -
         ) from error
 
 
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    needed("pyarrow", f"task.options: {path}")
+    import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+
+    with open_regular(path) as raw:
+        try:
+            for batch in parquet.ParquetFile(raw).iter_batches(1024):
+                kinds = {field.name: field.type for field in batch.schema}
+                columns = [
+                    [_as_json(_shortest(cell, kinds[name])) for cell in _cells(column)]
+                    for name, column in zip(kinds, batch.columns, strict=True)
+                ]
+                yield from (dict(zip(kinds, cells, strict=True)) for cells in zip(*columns, strict=True))
+        except _BROKEN as error:
+            raise DataError(
+                f"{path} cannot be read as Parquet: {type(error).__name__}: {one_line(error)}",
+                "write it again, or save the rows as JSON lines",
+            ) from error
+
+
+def _cells(column: Any) -> list[Any]:
+    """The values of a column of Arrow's."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except _BROKEN as error:  # nanoseconds, a date beyond the year 9999
+        return [Foreign(one_line(error))] * len(column)
+    return values
+
+
+def _shortest(value: Any, kind: Any) -> Any:
+    """A value whose numbers of 16 and 32 bits are written as short as such numbers can be: 0.1 for 0.10000000149."""
+    if isinstance(value, float):
+        short = {"float": np.float32, "halffloat": np.float16}.get(str(kind))
+        return value if short is None else float(str(short(value)))
+    if isinstance(value, list) and hasattr(kind, "value_type"):
+        return [_shortest(one, kind.value_type) for one in value]
+    if isinstance(value, dict):
+        return {name: _shortest(one, kind.field(name).type) for name, one in value.items()}
+    return value
+
+
 def _as_json(value: Any) -> Any:
+    if isinstance(value, Foreign):
+        return value
     try:
         return json.loads(json.dumps(value, allow_nan=False, default=_text))
     except RecursionError:
@@ -107,14 +186,80 @@ def _text(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def _csv(path: Path) -> Iterator[dict[str, Any]]:
-    with open_regular(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
-        rows = csv.DictReader(text, strict=True)
-        try:
-            with clear_read_errors(path):
+def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows as JSON lines; or as one JSON value over any lines: a list of them, or an object that holds the list."""
+    value = None
+    if not _is_row(next(line for line in read_lines(path) if line.strip()), path):
+        with suppress(DataError):  # lines after all, of which one is no JSON
+            value = read_json(path)
+    if value is None:
+        yield from read_jsonl(path)
+        return
+    if isinstance(value, dict):
+        lists = _lists(value)
+        if len(lists) != 1:
+            raise DataError(
+                f"{path} is one JSON object, with rows under {', '.join(lists) or 'none of its keys'}",
+                "write one list of rows a file; of pandas, frame.to_json(path, orient='records', lines=True)",
+            )
+        value = value[lists[0]]
+    for number, row in enumerate(value, 1):
+        where = f"{path}, row {number}"
+        with clear_read_errors(where):
+            check_halves(json_object(row, where), where)
+        yield number, row
+
+
+def _is_row(line: bytes, path: Path) -> bool:
+    """Whether a file's first line is a row, and no beginning of one JSON value that holds all rows."""
+    try:
+        value = parse_json(line.decode().removeprefix(BOM))
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(value, dict) or path.suffix == ".jsonl":
+        return isinstance(value, dict)
+    sizes = {len(held) if isinstance(held, list | dict) else -1 for held in value.values()}
+    by_columns = len(value) > 1 and len(sizes) == 1 and max(sizes) > 1
+    return not _lists(value) and not by_columns
+
+
+def _lists(value: Mapping[str, Any]) -> list[str]:
+    """The keys of an object under which rows stand, and not a row's own messages or choices."""
+    return [
+        name
+        for name, held in value.items()
+        if isinstance(held, list)
+        and held
+        and all(isinstance(row, dict) for row in held)
+        and not {"role", "from", "text"} & held[0].keys()
+    ]
+
+
+def _table(path: Path) -> Iterator[dict[str, Any]]:
+    with open_regular(path) as raw:
+        wide = raw.peek(2)[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}  # as Excel saves "Unicode text"
+        with io.TextIOWrapper(raw, "utf-16" if wide else "utf-8-sig", newline="") as text, clear_read_errors(path):
+            head = text.readline(LONGEST_LINE)
+            named = re.fullmatch(r"sep=(.)\s*", head)
+            separator = named[1] if named else _separator(head)
+            rows = csv.DictReader(text if named else chain([head], text), strict=True, delimiter=separator)
+            csv.field_size_limit(LONGEST_LINE)
+            try:
+                names = list(rows.fieldnames or ())
+                if twice := [name for name in names if names.count(name) > 1]:
+                    raise DataError(f"{path} has two columns {twice[0]!r}", "give each column a name of its own")
                 for row in rows:
                     if None in row or None in row.values():
                         raise DataError(f"{path}:{rows.line_num} has more or fewer cells than the header", "correct it")
                     yield row
-        except csv.Error as error:
-            raise DataError(f"{path}:{rows.line_num} is no CSV: {error}", "quote cells that hold commas") from error
+            except csv.Error as error:
+                raise DataError(
+                    f"{path}:{rows.line_num} is no table with {separator!r} between the cells: {error}",
+                    f"quote cells that hold {separator!r}, a quote or a line break",
+                ) from error
+
+
+def _separator(head: str) -> str:
+    """What stands between the names of a header: a comma, unless there is none outside of quotes."""
+    bare = re.sub(r'"[^"]*"', "", head)
+    return "," if "," in bare else max(",;\t|", key=bare.count)

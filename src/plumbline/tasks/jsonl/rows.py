@@ -5,9 +5,10 @@ depends on their text and the seed and not on their order in the file.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from string import Formatter
 from typing import Annotated, Any, Self, get_args
 
@@ -19,6 +20,7 @@ from plumbline.recipe import Section, section
 from plumbline.records import Example, Message
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps
+from plumbline.tasks.jsonl.columns import columns_of, field_text, filled, template_columns, value_of
 from plumbline.tasks.jsonl.files import Foreign, read_rows
 
 SPLITS: tuple[str, ...] = ("train", "val", "test")
@@ -39,13 +41,13 @@ class JsonlOptions(Section):
     seed: int = 0
     """Of the shares: which prompts are held out."""
     prompt: str = "prompt"
-    """The column with the prompt: a text, or a list of messages. Messages that end with the assistant's hold the
-    reference answer, too."""
+    """The column with the prompt, a text or a list of messages; or a template of columns, such as
+    `{question}\\n\\n{choices:options}`. Messages that end with the assistant's hold the reference answer, too."""
     gold: str | None = None
-    """The reference answer, which earns everything: a column, or a template of columns such as `#### {answer}`; None
-    where there is none."""
+    """The reference answer, which earns everything: a column, or a template of columns such as `#### {answer}` (see
+    `plumbline.tasks.jsonl.columns`); None where there is none."""
     system: str | None = None
-    """A system message before every prompt that has none."""
+    """A system message before every prompt that has none; `{column}` is that column's."""
     stratum: str | None = None
     """The column that evaluations break down by."""
     cluster: str | None = None
@@ -68,7 +70,7 @@ class JsonlOptions(Section):
             raise ValueError(f"give a file, or a share between 0 and 1, not {value:g}")
         return value
 
-    @field_validator("gold")
+    @field_validator("prompt", "gold")
     @classmethod
     def _template(cls, value: str | None) -> str | None:
         if value is not None and "{" in value:
@@ -123,23 +125,6 @@ class JsonlOptions(Section):
         return self.range.get(part, (0.0, 1.0)) if isinstance(self.range, dict) else self.range or (0.0, 1.0)
 
 
-def template_columns(template: str) -> list[str]:
-    """The columns that a template of gold answers names. Names are all that may stand in its braces.
-
-    Raises:
-        ValueError: it is no such template.
-    """
-    how = "write {column} for a column of the rows, {{ and }} for braces, so \\boxed{{{answer}}} for \\boxed{42}"
-    try:
-        fields = [field for field in Formatter().parse(template) if field[1] is not None]
-    except ValueError as error:
-        raise ValueError(f"{template!r} is no template: {error}; {how}") from error
-    names = [name for _, name, form, conversion in fields if name and not form and conversion is None]
-    if not fields or len(names) < len(fields) or any(set(name) & set(".[]{}!") for name in names):
-        raise ValueError(f"{template!r} is no template; {how}")
-    return names
-
-
 def read_options(values: Mapping[str, Any]) -> JsonlOptions:
     """Check a recipe's `task.options`.
 
@@ -165,27 +150,30 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An example, the file and line that it is from, its prompt's hash, and the kinds of columns that were left out."""
+    """An example, the file and line that it is from, its prompt's hash, the kinds of columns that were left out, and
+    columns of whole numbers that came as floats."""
 
     where: str
     example: Example
     prompt: str
     foreign: Mapping[str, str]
+    whole: Sequence[str]
 
 
-def read_records(options: JsonlOptions, needs: frozenset[str]) -> Records:
+def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None = None) -> Records:
     """Read the files that the options name.
 
     Args:
         options: of the task.
         needs: columns that the scoring functions cannot do without.
+        limit: of each file the first so many rows.
 
     Raises:
         DataError: a file is missing or empty, a row is malformed (with its file and line), an id comes twice, a prompt
             stands in two files, or there are too few prompts to hold any out.
     """
     files = {"train": options.train, "val": options.val, "test": options.test}
-    rows = {split: _read(split, path, options, needs) for split, path in files.items() if isinstance(path, str)}
+    rows = {split: _read(split, path, options, needs, limit) for split, path in files.items() if isinstance(path, str)}
     ids: dict[str, str] = {}
     for row in chain(*rows.values()):
         if (before := ids.setdefault(row.example.id, row.where)) != row.where:
@@ -210,73 +198,126 @@ def read_records(options: JsonlOptions, needs: frozenset[str]) -> Records:
         rows |= _deal(rows["train"], shares, options)
     notes = []
     for split in SPLITS:
-        if copies := len(rows[split]) - len({row.prompt for row in rows[split]}):
+        answers: dict[str, dict[str | None, str]] = {}
+        for row in rows[split]:
+            answers.setdefault(row.prompt, {}).setdefault(row.example.gold, row.where)
+        if copies := len(rows[split]) - len(answers):
             notes.append(f"{copies} of {len(rows[split])} rows of {split} repeat a prompt of that split")
+        if several := [[*found.values()] for found in answers.values() if len(found) > 1]:
+            notes.append(
+                f"{len(several)} of {len(answers)} prompts of {split} have several different gold answers, such as "
+                f"{' and '.join(several[0][:2])}: is a column of the question in no prompt?"
+            )
     if foreign := {name: kind for row in chain(*rows.values()) for name, kind in row.foreign.items()}:
         kinds = ", ".join(f"{name} ({kind})" for name, kind in sorted(foreign.items()))
         notes.append(f"scoring functions are not given what no record can hold: {kinds}")
+    if whole := sorted({name for row in chain(*rows.values()) for name in row.whole}):
+        notes.append(f"whole numbers that are floats (9.0) are read as such (9): {', '.join(whole)}")
     splits = {split: [row.example for row in rows[split]] for split in SPLITS}
     return Records(splits=splits, has_gold=True in golden, notes=notes)
 
 
-def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str]) -> list[_Row]:
+def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str], limit: int | None) -> list[_Row]:
     prefix = "row" if split == "train" else split
     rows = []
-    for number, row in read_rows(path):
+    numbered = [*islice(read_rows(path), limit)]
+    if not numbered:
+        raise DataError(f"{path} has no rows", "write a JSON object a line")
+    known, whole = plain_rows([row for _, row in numbered], texts=path.endswith((".csv", ".tsv")))
+    columns = {name for row in known for name in row}
+    for (number, raw), row in zip(numbered, known, strict=True):
         where = f"{path}:{number}"
-        foreign = {name: value.kind for name, value in row.items() if isinstance(value, Foreign)}
-        if foreign and (wrong := sorted(_used(options, needs) & foreign.keys())):
+        foreign = {name: value.kind for name, value in raw.items() if isinstance(value, Foreign)}
+        if foreign and (wrong := sorted(_used(options, needs, raw) & foreign.keys())):
             raise DataError(
                 f"{where}: the column {wrong[0]} holds {foreign[wrong[0]]}, which no record can hold",
                 "write that column as text, or use another one",
             )
-        row = {name: value for name, value in row.items() if name not in foreign}
-        if isinstance(verl := row.get("reward_model"), dict) and "ground_truth" in verl:
-            row = {"ground_truth": verl["ground_truth"], **row}
         if missing := sorted(needs - row.keys()):
             raise DataError(
                 f"{where}: the scoring function takes {', '.join(missing)}, and this row has no such column "
                 f"(it has {', '.join(row)})",
                 "name its parameters as the columns are named, or give the missing ones a default",
             )
-        example = _example(row, where, f"{prefix}-{number}", options)
-        rows.append(_Row(where, example, example.fingerprint(), foreign))
-    if not rows:
-        raise DataError(f"{path} has no rows", "write a JSON object a line")
+        if absent := [
+            name for name in columns_of(options.prompt, row) if "{" in options.prompt and name not in columns
+        ]:
+            _column(row, absent[0], "prompt", where)
+        example = _example(row, where, f"{prefix}-{number}", options, columns)
+        rows.append(_Row(where, example, example.fingerprint(), foreign, whole))
     return rows
 
 
-def _used(options: JsonlOptions, needs: frozenset[str]) -> frozenset[str]:
+def plain_rows(rows: Sequence[Mapping[str, Any]], *, texts: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows as scoring functions get them, and the columns of whole numbers that came as floats.
+
+    Those become whole: nulls in a table make floats of all, and nobody answers `9.0`. What is `Foreign` is left out,
+    and verl's rows have their `ground_truth`. `texts`: numbers are texts, as in CSV.
+    """
+    plain: list[dict[str, Any]] = []
+    mixed: set[str] = set()
+    floats: set[str] = set()
+    for row in rows:
+        kept = {name: value for name, value in row.items() if not isinstance(value, Foreign)}
+        if isinstance(verl := row.get("reward_model"), dict) and "ground_truth" in verl:
+            kept = {"ground_truth": verl["ground_truth"], **kept}
+        plain.append(kept)
+        for name, value in kept.items():
+            if _is_whole_float(value, texts):
+                floats.add(name)
+            elif value is not None and value != "" and (isinstance(value, bool) or not isinstance(value, int)):
+                mixed.add(name)
+    for name in floats - mixed:
+        for row in plain:
+            if _is_whole_float(row.get(name), texts):
+                row[name] = row[name].removesuffix(".0") if texts else int(row[name])
+    return plain, sorted(floats - mixed)
+
+
+def _is_whole_float(value: Any, texts: bool) -> bool:
+    if texts:
+        return isinstance(value, str) and re.fullmatch(r"-?[0-9]+\.0", value) is not None
+    return isinstance(value, float) and value.is_integer()
+
+
+def _used(options: JsonlOptions, needs: frozenset[str], row: Mapping[str, Any]) -> frozenset[str]:
     """Columns that are read, whatever the functions take besides."""
-    gold = options.gold or ""
-    columns = {options.prompt, options.stratum or "", options.cluster or "", "id", gold}
-    return needs | columns | set(template_columns(gold) if "{" in gold else ())
+    read = [columns_of(each, row) for each in (options.prompt, options.gold) if each]
+    return needs.union({options.stratum or "", options.cluster or "", "id"}, *read)
 
 
-def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) -> Example:
-    """Check and type one row.
+def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions, columns: Set[str]) -> Example:
+    """Check and type one row of a file with these columns.
 
     Raises:
         DataError: a column is missing or of the wrong kind; the message has file and line.
     """
     with clear_read_errors(where):  # NaN and Infinity, which json reads, and which no record can hold
         dumps(row)
-    messages = _messages(_column(row, options.prompt, "prompt", where), f"{where}: {options.prompt}")
-    gold = None
-    if messages[-1]["role"] == "assistant":
-        gold = messages.pop()["content"]
-    if options.gold is not None:
-        if gold is not None:
-            raise DataError(f"{where}: the messages end with an answer", "leave out task.options.gold")
-        if "{" in options.gold and options.gold not in row:
-            columns = {name: _gold(row, name, where) for name in template_columns(options.gold)}
-            gold = options.gold.format_map(columns)
-        else:
-            gold = _gold(row, options.gold, where)
+    with clear_read_errors(where):
+        asked = (
+            filled(options.prompt, row)
+            if "{" in options.prompt and options.prompt not in row
+            else _column(row, options.prompt, "prompt", where)
+        )
+        messages = read_messages(asked, f"{where}: {options.prompt}")
+        gold = None
+        if messages[-1]["role"] == "assistant":
+            gold = messages.pop()["content"]
+        if options.gold is not None:
+            if gold is not None:
+                raise DataError(f"{where}: the messages end with an answer", "leave out task.options.gold")
+            if "{" in options.gold and options.gold not in row:
+                fields = Formatter().parse(options.gold)
+                gold = "".join(text + _gold(row, name, where, form) for text, name, form, _ in fields)
+            else:
+                gold = _gold(row, options.gold, where)
     if not messages or messages[-1]["role"] != "user":
         raise DataError(f"{where}: the prompt does not end with a message of the user", "end it with one")
     if options.system is not None and messages[0]["role"] != "system":
-        messages.insert(0, {"role": "system", "content": options.system})
+        named = re.fullmatch(r"\{([^{}]+)\}", options.system)
+        if system := field_text(row, named[1]) if named and named[1] in columns else options.system:
+            messages.insert(0, {"role": "system", "content": system})
     stratum, cluster = (
         "" if name is None else str(_column(row, name, what, where))
         for name, what in ((options.stratum, "stratum"), (options.cluster, "cluster"))
@@ -288,38 +329,66 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) 
 
 
 def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:
-    if name not in row:
+    try:
+        return value_of(row, name)
+    except KeyError:
         raise DataError(
             f"{where}: there is no column {name!r} (it has {', '.join(row) or 'none'})",
             f"set task.options.{option} to the column that is meant",
-        )
-    return row[name]
+        ) from None
 
 
-def _gold(row: Mapping[str, Any], name: str, where: str) -> str:
-    """A column as the text of an answer; a list of one message of the assistant's is its content."""
+def _gold(row: Mapping[str, Any], name: str | None, where: str, form: str | None = None) -> str:
+    """A column as the text of an answer; of messages that end with the assistant's the last."""
+    if name is None:
+        return ""
     value = _column(row, name, "gold", where)
+    if form:
+        value = field_text(row, name, form)
     match value:
-        case [{"role": "assistant", **message}]:
+        case [*_, {"role": "assistant", **message}]:
             value = message.get("content")
+        case dict() | [dict(), *_]:
+            value = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str | int | float) or value == "":
         raise DataError(f"{where}: the gold answer is {json.dumps(value)[:40]}", "give a text or a number")
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _messages(value: Any, where: str) -> list[Message]:
-    """A prompt as messages: a text is one of the user's."""
+_SHAREGPT = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant", "bot": "assistant"}
+
+
+def read_messages(value: Any, where: str) -> list[Message]:
+    """A prompt as messages: a text is one of the user's. Those of ShareGPT, and contents of parts, are read, too.
+
+    Raises:
+        DataError: it is something else.
+    """
     if isinstance(value, str) and value.strip():
         return [{"role": "user", "content": value}]
-    well_formed = isinstance(value, list) and all(
-        isinstance(one, dict) and one.get("role") in _ROLES and isinstance(one.get("content"), str) for one in value
-    )
-    if not well_formed or not value:
+    messages: list[Message] = [*map(_message, value)] if isinstance(value, list) else []
+    if not messages or None in messages:
+        wrong = value[messages.index(None)] if messages else value  # type: ignore[arg-type]
         raise DataError(
-            f"{where} is {json.dumps(value)[:60]}",
+            f"{where} {'has the message' if messages else 'is'} {json.dumps(wrong)[:80]}",
             'give a text, or messages: [{"role": "user", "content": "..."}], with the roles ' + ", ".join(_ROLES),
         )
-    return [{"role": one["role"], "content": one["content"]} for one in value]
+    return messages
+
+
+def _message(value: Any) -> Any:
+    """One message; None where it is none."""
+    match value:
+        case {"role": str(role), "content": content}:
+            pass
+        case {"from": str(role), "value": content}:
+            role = _SHAREGPT.get(role, role)
+        case _:
+            return None
+    match content:
+        case [{"type": "text", "text": str(text)}]:
+            content = text
+    return {"role": role, "content": content} if role in _ROLES and isinstance(content, str) else None
 
 
 def _deal(rows: Sequence[_Row], shares: Mapping[str, float], options: JsonlOptions) -> dict[str, list[_Row]]:

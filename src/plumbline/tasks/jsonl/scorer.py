@@ -257,6 +257,11 @@ class Scoring:
         """Columns that every row must have."""
         return frozenset[str]().union(*(scorer.needs for scorer in self.scorers))
 
+    @property
+    def named(self) -> frozenset[str]:
+        """Columns that functions name."""
+        return frozenset[str]().union(*(scorer.takes or scorer.needs for scorer in self.scorers))
+
     def scores(
         self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
     ) -> list[Score]:

@@ -16,19 +16,16 @@ from plumbline.errors import DataError, RecipeError, StorageError, visible
 from plumbline.recipe import parse
 from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.keys import EDITOR_LINE
-from plumbline.storage import write_text
+from plumbline.storage import clear_read_errors, write_text
+from plumbline.tasks.jsonl.columns import as_text, gold_columns, guess_prompt, unasked
 from plumbline.tasks.jsonl.files import HUB, read_rows
+from plumbline.tasks.jsonl.rows import plain_rows
 from plumbline.tasks.jsonl.scorer import Scorer, Scoring
-from plumbline.tasks.jsonl.task import JsonlTask, open_rows
-from plumbline.tasks.precheck import GOLD, LABEL, Case, cases_of, within_budget
+from plumbline.tasks.jsonl.task import LOOKED_AT, JsonlTask, open_rows
+from plumbline.tasks.precheck import GOLD, LABEL, TRIED, UNPAID, Case, cases_of, within_budget
 
-PROMPTS = ("prompt", "question", "problem", "messages", "instruction", "query", "input", "text")
-GOLDS = ("completion", "gold", "solution", "answer", "ground_truth", "response", "output", "target", "final_answer")
-GOLDS_BY_LABEL = ("label", "expected")
 UNSOUND = 0.5
 """Of what reference answers earn: a baseline that earns more makes the reward no good to train with."""
-LOOKED_AT = 1000
-"""Rows that lengths are measured of."""
 STEPS, PROMPTS_PER_STEP, TOKENS = 200, 8, 256
 
 
@@ -41,7 +38,7 @@ class Start:
     rewards: Sequence[str]
     out: Path
     prompt: str | None = None
-    """The column; None: the first of `PROMPTS` that the rows have."""
+    """A column or a template; None: what `guess_prompt` makes of the rows."""
     gold: str | None = None
     """A column or a template; None: the column whose texts earn most, where one earns anything."""
     script: TrlScript | None = None
@@ -59,6 +56,8 @@ class _Seen:
     """Comments by key."""
     lines: list[str] = field(default_factory=list)
     gold_tried: str = ""
+    blocked: bool = False
+    """Whether something must be mended before a training."""
     next_step: str = ""
     """What to do before a training; empty where nothing is in the way."""
     task: JsonlTask | None = None
@@ -96,8 +95,8 @@ def started(
     return Start(model, data, rewards, out, prompt, gold, read)
 
 
-def start(what: Start) -> list[str]:
-    """Write a recipe, and say in a few lines what was seen of the data and the reward.
+def start(what: Start) -> tuple[list[str], bool]:
+    """Write a recipe, and say in a few lines what was seen of the data and the reward, and whether it is ready.
 
     Raises:
         StorageError: the file is there already; it is not touched.
@@ -112,13 +111,14 @@ def start(what: Start) -> list[str]:
     text = written(what, seen)
     parse(read_yaml(text, str(what.out)), str(what.out))
     write_text(what.out, text)
-    return [
+    lines = [
         *seen.lines,
         *(f"from the script: {note}" for note in (what.script.notes if what.script else ())),
         f"{what.out} is written. Try the reward:  plumbline audit {what.out} --trust-code",
         "Keys in your editor:  plumbline recipe --schema --out recipe.schema.json",
         seen.next_step or f"Train:  plumbline run {what.out} --trust-code",
     ]
+    return lines, not seen.blocked
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------
@@ -131,24 +131,27 @@ def look(what: Start) -> _Seen:
         RecipeError, DataError: see `start`.
     """
     data = _address(what.data)
-    rows = [row for _, row in islice(read_rows(data), LOOKED_AT)]
-    if not rows:
+    raw = [row for _, row in islice(read_rows(data), LOOKED_AT)]
+    if not raw:
         raise DataError(f"{data} has no rows", "give a file or a data set with rows")
-    columns = [*rows[0], *(["ground_truth"] if isinstance(rows[0].get("reward_model"), dict) else [])]  # verl's rows
-    prompt = what.prompt or next((name for name in PROMPTS if name in columns), None)
-    if prompt is None or prompt not in columns:
+    rows, _ = plain_rows(raw, texts=False)
+    columns = [*dict.fromkeys([*raw[0], *rows[0]])]
+    with clear_read_errors(data):
+        asked = guess_prompt(rows)
+    if what.prompt is not None:
+        asked = {"prompt": what.prompt}
+    if not asked or (
+        "{" not in asked["prompt"] and not {asked["prompt"], asked["prompt"].partition(".")[0]} & {*columns}
+    ):
         raise DataError(
-            f"{data} has no column {prompt}" if prompt else f"no column of {data} is called as a prompt is",
+            f"{data} has no column {asked['prompt']}" if asked else f"no column of {data} is called as a prompt is",
             f"name it with --prompt; the columns are {', '.join(columns)}",
         )
     rewards = [dotted(name) for name in what.rewards]
-    seen = _Seen({"train": data, "prompt": prompt, "score": rewards[0] if len(rewards) == 1 else rewards}, columns)
+    seen = _Seen({"train": data, **asked, "score": rewards[0] if len(rewards) == 1 else rewards}, columns)
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
-    prompts = [row.get(prompt) or "" for row in rows]
-    lengths = [len(text if isinstance(text, str) else str(text)) for text in prompts]
-    last = [text[-1] for text in prompts if isinstance(text, list)]
-    ends_with_answer = any(isinstance(message, dict) and message.get("role") == "assistant" for message in last)
+    named: frozenset[str] = frozenset()
     if not all(map(allowed, rewards)):
         seen.lines.append("the reward was not tried, because only the script names it: add --trust-code to try it")
         other = what.out.with_stem(f"{what.out.stem}-tried")
@@ -158,12 +161,22 @@ def look(what: Start) -> _Seen:
         if "weights" not in seen.options and (parts := _parts(open_rows(seen.options))):
             seen.options["weights"] = dict.fromkeys(parts, 1.0)
             seen.remarks["weights"] = "of the parts that the function names"
-        _tried(seen, [] if ends_with_answer else _golds(what, seen), what.gold is not None)
+        named = Scoring(open_rows(seen.options).options).named
+        _tried(seen, what.gold)
     assert seen.task is not None
     counts = {split: len(seen.task.examples(split)) for split in ("train", "val", "test")}
     share = ", ".join(f"{count} {split}" for split, count in counts.items())
-    seen.lines.insert(0, f"{data}: {sum(counts.values())} rows ({share}); columns {', '.join(columns)}")
-    seen.lines.insert(1, f"prompts: column {prompt}, {min(lengths)} to {max(lengths)} characters")
+    lengths = [
+        sum(len(message["content"]) for message in one.messages) for one in seen.task.examples("train")[:LOOKED_AT]
+    ]
+    what_is_asked = ", ".join(f"{key} {value!r}" if "{" in value else f"column {value}" for key, value in asked.items())
+    head = [
+        f"{data}: {sum(counts.values())} rows ({share}); columns {', '.join(columns)}",
+        f"prompts: {what_is_asked}, {min(lengths)} to {max(lengths)} characters",
+    ]
+    if left := unasked(raw, asked, named):
+        head.append(f"columns that are in no prompt: {', '.join(left)}; --prompt takes a template, {{COLUMN}} for each")
+    seen.lines = [*head, *seen.task.notes, *seen.lines]
     return seen
 
 
@@ -174,64 +187,49 @@ def _address(data: str) -> str:
         return data
     if path.is_dir():
         return f"{HUB}{data}"
-    hub = re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+){1,2}(:.+)?", data) and path.suffix not in {".jsonl", ".csv", ".parquet"}
+    hub = re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+){1,2}(:.+)?", data) and path.suffix not in {
+        ".json",
+        ".jsonl",
+        ".csv",
+        ".tsv",
+        ".parquet",
+    }
     return f"{HUB}{data}" if hub else data
 
 
-def _golds(what: Start, seen: _Seen) -> list[str]:
-    """Columns that may hold reference answers, the likeliest first."""
-    if what.gold is not None:
-        return [what.gold]
-    needed = Scoring(open_rows(seen.options).options).needs
-    names = [*GOLDS, *sorted(needed), *GOLDS_BY_LABEL]
-    return [name for name in dict.fromkeys(names) if name in seen.columns and name != seen.options["prompt"]]
-
-
 def _untried(what: Start, seen: _Seen) -> None:
-    gold = what.gold or next((name for name in GOLDS if name in seen.columns), None)
-    if gold is not None:
+    task = open_rows(seen.options)
+    rows = [one.reference for one in task.examples("train")[:LOOKED_AT]]
+    gold = what.gold or next(iter(gold_columns(rows, (), seen.options["prompt"])), None)
+    if gold is not None and not task.has_gold:
         seen.options["gold"] = gold
         seen.remarks["gold"] = "the reference answer (the key is called gold): it should earn 1"
     seen.task = open_rows(seen.options)
 
 
-def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
+def _tried(seen: _Seen, given: str | None) -> None:
     """Settle on the column of the reference answers, and on ranges, by what they earn."""
-    best_gold = None
-    for column in golds:
-        gold = column
-        try:
-            task = _with_range(open_rows({**seen.options, "gold": gold}))
-            if (labelled := task.label(task.examples("train"))) is not None:
-                gold = labelled.template.replace("{}", f"{{{column}}}")
-                task = _with_range(open_rows({**seen.options, "gold": gold}))
-            earned = _earned(task)
-        except DataError:  # a column with empty cells
-            if given:
-                raise
-            continue
-        if earned.get(GOLD, 0.0) > 0 and (best_gold is None or earned[GOLD] > best_gold[2][GOLD] + 1e-6):
-            best_gold = gold, task, earned, labelled
-    if best_gold is not None:
-        gold, task, earned, labelled = best_gold
-        seen.options["gold"] = gold
+    task = open_rows(seen.options)
+    guess, refused = (None, {}) if task.has_gold else task.guess_gold([given] if given else [])
+    if given:
+        seen.options["gold"] = given
+    if guess is not None:
+        seen.options["gold"] = guess.gold
         seen.remarks["gold"] = "the reference answer, which should earn 1; the key is called gold"
-        if labelled is not None:
-            seen.lines.append(f"{labelled.cause}; the recipe has the template {gold!r}")
-            seen.remarks["gold"] = f"the column is a label, which alone earns {labelled.gold:.3f}; this is a completion"
-        said = f"gold answers earn {earned[GOLD]:.3f}"
-    else:
-        task = _with_range(open_rows(seen.options))
-        earned = _earned(task)
-        said = "no gold answers, so no ceiling and no SFT"
-        for gold in [] if not earned or (given and "{" in golds[0]) else golds[:1]:
-            seen.gold_tried = gold
-            texts = [str(item.reference.get(gold, "")) for item in task.examples("train")]
-            like = f" and looks like a label (at most {LABEL} characters)" if max(map(len, texts)) <= LABEL else ""
-            seen.lines.append(
-                f"the column {gold} earns nothing as an answer{like}: give a template of a whole answer, such as "
-                f"gold: '#### {{{gold}}}'"
-            )
+        if guess.labelled is not None:
+            seen.lines.append(f"{guess.labelled.cause}; the recipe has the template {guess.gold!r}")
+            alone = f"the column is a label, which alone earns {guess.labelled.gold:.3f}"
+            seen.remarks["gold"] = f"{alone}; this is a completion"
+    task = open_rows(seen.options).ranged()
+    earned = _earned(task)
+    said = f"gold answers earn {earned[GOLD]:.3f}" if GOLD in earned else "no gold answers, so no ceiling and no SFT"
+    if guess is None and not task.has_gold and (tried := task.answers):
+        rows = [one.reference for one in task.examples("train")[:TRIED]]
+        if max(len(as_text(row.get(tried[0]))) for row in rows) <= LABEL:
+            seen.gold_tried = tried[0]
+    for name in set(refused) & Scoring(task.options).named if guess is None and not given else ():
+        seen.lines.append(f"not ready: {refused[name]}")
+        seen.blocked = True
     baselines = {kind: mean for kind, mean in earned.items() if kind.startswith("control ")}
     if baselines:
         best = max(baselines, key=baselines.__getitem__)
@@ -240,14 +238,18 @@ def _tried(seen: _Seen, golds: Sequence[str], given: bool) -> None:
             said += ", and an answer that knows nothing should not: such answers will be learnt"
             seen.next_step = "Do not train yet: mend the reward, or see what audit says of it."
     seen.lines.append(said)
-    if task.options.range is not None:
+    if task.options.range:
         pairs = task.options.range
         seen.options["range"] = {part: list(pair) for part, pair in pairs.items()} if isinstance(pairs, dict) else pairs
         seen.remarks["range"] = "the least and the most of each part, as seen in a few texts: correct them if need be"
     try:
-        task.precheck(0)
+        unpaid = [note for note in task.precheck(0) if UNPAID in note]
+        seen.lines = [*unpaid, *seen.lines, *filter(None, [task.unnamed_form(task.examples("train")[:LOOKED_AT])])]
+        seen.blocked |= bool(unpaid)
     except DataError as error:
         seen.lines.append(f"not ready: {error.cause}. {error.fix}")
+        seen.blocked = True
+    if seen.blocked:
         seen.next_step = "Do not train yet: mend what is not ready."
     seen.task = task
 
@@ -267,23 +269,11 @@ def _parts(task: JsonlTask) -> list[str]:
     return [*parts] if any(parts.values()) else []
 
 
-def _with_range(task: JsonlTask) -> JsonlTask:
-    """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say."""
-    fitted = task.fitted()
-    if fitted is not None:
-        return fitted
-    seen = task.seen_ranges()
-    outside = any(low < 0 or high > 1 for low, high in seen.values())
-    if outside or (task.sums and not task.has_gold):
-        return JsonlTask(task.options.model_copy(update={"range": seen}))
-    return task
-
-
 def _earned(task: JsonlTask) -> dict[str, float]:
     """The mean reward of gold answers and of each baseline, on a few examples."""
     cases = [case for some in cases_of(task, task.examples("train")) for case in some if case.kind != "hostile text"]
     rewards: dict[str, list[float]] = defaultdict(list)
-    for case, total in within_budget(cases, lambda case: task.judge(case.example, case.text)[1].total):
+    for case, total in within_budget(cases, task.total_of):
         rewards[case.kind].append(total)
     return {kind: sum(totals) / len(totals) for kind, totals in rewards.items()}
 
@@ -318,7 +308,8 @@ def written(what: Start, seen: _Seen) -> str:
         _put(sections, key, value)
     lines = [
         EDITOR_LINE.rstrip(),
-        f"# Try the reward: plumbline audit {out} --trust-code. Train: plumbline run {out} --trust-code",
+        f"# Try the reward: plumbline audit {out} --trust-code",
+        *([] if seen.blocked else [f"# Train: plumbline run {out} --trust-code"]),
         f"# What each key means: plumbline recipe {out} --commented",
         *(f"# From the script: {_comment(note)}" for note in (what.script.notes if what.script else ())),
         *(["# What the script does not set has TRL's defaults."] if what.script else []),
@@ -359,7 +350,7 @@ def _options(seen: _Seen) -> list[str]:
     for key, value in seen.options.items():
         remark = {
             "train": f"columns: {', '.join(seen.columns)}; val and test hold out a tenth of the prompts each",
-            "prompt": "the column that is asked",
+            "prompt": "what is asked: a column, or a template of columns",
             **seen.remarks,
         }.get(key)
         lines.append(f"    {key}: {_flow(value)}{f'  # {_comment(remark)}' if remark else ''}")

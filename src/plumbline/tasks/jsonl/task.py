@@ -1,23 +1,53 @@
 """The task jsonl: files of prompts with what is known about their answers, and a scoring function of the user's."""
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from plumbline.config.imports import allowed
 from plumbline.errors import DataError, RewardError
 from plumbline.records import Example, Outcome, Score
+from plumbline.storage import clear_read_errors
 from plumbline.tasks import Progress
 from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
-from plumbline.tasks.jsonl.rows import SPLITS, JsonlOptions, Records, read_options, read_records
-from plumbline.tasks.jsonl.scorer import Scoring, range_advice
+from plumbline.tasks.jsonl.columns import (
+    NOT_ASKED,
+    as_template,
+    as_text,
+    columns_of,
+    filled,
+    gold_columns,
+    gold_expressions,
+    guess_prompt,
+    unasked,
+    value_of,
+)
+from plumbline.tasks.jsonl.files import read_rows
+from plumbline.tasks.jsonl.rows import (
+    SPLITS,
+    JsonlOptions,
+    Records,
+    plain_rows,
+    read_messages,
+    read_options,
+    read_records,
+)
+from plumbline.tasks.jsonl.scorer import Scorer, Scoring, range_advice
 from plumbline.tasks.precheck import (
+    BETTER,
+    BUDGET,
     GOLD,
     LABEL,
     TEMPLATES,
     TRIED,
+    UNPAID,
     Case,
     Label,
     cases_of,
@@ -26,6 +56,15 @@ from plumbline.tasks.precheck import (
     within_budget,
 )
 from plumbline.tasks.task import Control, Task
+
+LOOKED_AT = 1000
+"""Rows that columns are looked for in, and that lengths are measured of."""
+MARKS = ("####", "\\boxed", "<answer>", "<think>", "<reasoning>", "```", "**", "answer is", "Answer:")
+"""That rewards ask for around an answer."""
+SURELY = 0.9
+"""By what a text that nobody called the gold answer earns more."""
+LITERALS = 24
+"""Texts of a function's source that are tried."""
 
 
 def open_jsonl(options: Mapping[str, Any], folder: Path, progress: Progress) -> "JsonlTask":  # noqa: ARG001
@@ -54,8 +93,8 @@ class JsonlTask(Task):
     name = "jsonl"
     splits = SPLITS
 
-    def __init__(self, options: JsonlOptions) -> None:
-        self.options = options
+    def __init__(self, options: JsonlOptions, limit: int | None = None, remarks: Sequence[str] = ()) -> None:
+        self.options, self.limit, self.remarks = options, limit, remarks
 
     @cached_property
     def _scoring(self) -> Scoring:
@@ -64,7 +103,7 @@ class JsonlTask(Task):
     @cached_property
     def _records(self) -> Records:
         readable = all(map(allowed, self.options.functions()))  # else rows can be looked at, and not judged
-        return read_records(self.options, self._scoring.needs if readable else frozenset())
+        return read_records(self.options, self._scoring.needs if readable else frozenset(), self.limit)
 
     @property
     def rubric(self) -> str:
@@ -108,8 +147,14 @@ class JsonlTask(Task):
 
     def prompt_of(self, example: Example) -> Any:
         """The prompt as the scoring functions get it: without the gold answer."""
-        prompt = example.reference[self.options.prompt]
-        return prompt[:-1] if isinstance(prompt, list) and prompt[-1]["role"] == "assistant" else prompt
+        try:
+            prompt = value_of(example.reference, self.options.prompt)
+        except KeyError:  # a template
+            return example.messages[-1]["content"]
+        if not isinstance(prompt, list):
+            return prompt
+        messages = read_messages(prompt, self.options.prompt)
+        return messages[:-1] if messages[-1]["role"] == "assistant" else messages
 
     @property
     def controls(self) -> Mapping[str, Control]:
@@ -120,20 +165,61 @@ class JsonlTask(Task):
         """See `Task.precheck`."""
         examples, column = self.examples("train"), self.options.gold or "COLUMN"
         likely = [] if self._records.has_gold else self.likely(examples[:2])
-        notes = [*self._records.notes]
+        notes, began = [*self.notes], time.monotonic()
         if self.sums and not self.has_gold and self.options.range is None:
             notes.append(
                 f"no range is declared, and no gold answers show it: {', '.join(self.options.parts())} count from 0 to "
                 "1, and the first number outside stops the run. Declare it with task.options.range"
             )
         try:
-            return [*notes, *precheck(self, examples, verdicts, column, likely)]
+            notes += precheck(
+                self, examples, verdicts, column, likely, self.reads, self.unpaid if self.may_answer else None
+            )
         except DataError as error:
             if isinstance(error.__cause__, RewardError) or (misread := self.misread(examples)) is None:
                 raise
             raise DataError(*misread) from error
+        quick = time.monotonic() - began < BUDGET / 4
+        if quick and not self._records.has_gold and (guess := self.guess_gold()[0]) and guess.earns > SURELY:
+            notes.append(f"{guess.gold!r} earns {guess.earns:.3f}: it may be the gold answer, task.options.gold")
+        return notes
 
     # -- what an audit asks besides ------------------------------------------------------------------------------------
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should know of the rows."""
+        return [*self.remarks, *self._records.notes]
+
+    def left_out(self) -> str:
+        """What is said of columns of texts that are in no prompt; nothing where there are none."""
+        rows = [example.reference for example in self.examples("train")[:LOOKED_AT]]
+        asked = {"prompt": self.options.prompt}
+        if re.fullmatch(r"\{[^{}]+\}", self.options.system or ""):
+            asked["system"] = str(self.options.system)
+        left = unasked(rows, asked, self._scoring.named)
+        return f"columns that are in no prompt: {', '.join(left)}" if left else ""
+
+    @property
+    def answers(self) -> list[str]:
+        """Columns that may hold reference answers, the likeliest first."""
+        rows = [example.reference for example in self.examples("train")[:TRIED]]
+        return gold_columns(rows, self._scoring.needs, self.options.prompt)
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether there are no gold answers, and a function reads a column that is called as such are."""
+        return not self._records.has_gold and any(map(self._compares, self._scoring.scorers))
+
+    @property
+    def reads(self) -> list[str]:
+        """The parts that pay, and whose functions read a column of answers."""
+        return [one.part for one in self._scoring.scorers if self.shares.get(one.part) and self._compares(one)]
+
+    def _compares(self, scorer: Scorer) -> bool:
+        answers = {name for name in self.examples("train")[0].reference if name.lower() in NOT_ASKED}
+        words = () if scorer.takes is not None else re.findall(r"\w+", scorer.own_source())
+        return bool(answers & {*(scorer.takes or scorer.needs), *words})
 
     @property
     def sums(self) -> bool:
@@ -157,18 +243,134 @@ class JsonlTask(Task):
     def likely(self, examples: Sequence[Example]) -> list[Case]:
         """Texts that may be right where there are no gold answers: what the functions are given of the row, and
         completions that contain it."""
-        names = sorted(self._scoring.needs) or [name for name in examples[0].reference if name != self.options.prompt]
+        rows = [example.reference for example in examples]
+        asked = columns_of(self.options.prompt, rows[0])
+        names = [*self.answers, *sorted(self._scoring.needs)] or [name for name in rows[0] if name not in asked]
+        wholes = [as_template(one, rows[0]) for name in dict.fromkeys(names) for one in gold_expressions(rows, name)]
         cases = []
         for example in examples:
-            known = {name: example.reference.get(name) for name in names}
-            values = [str(value) for value in known.values() if isinstance(value, str | int | float)]
-            texts = [template.format(value) for value in values if value for template in ("{}", *TEMPLATES)]
-            cases += [Case(example, "likely answer", text) for text in texts]
+            cases += [Case(example, "likely answer", text) for text in self.literals]
+            for whole in wholes:
+                with suppress(ValueError):  # no index of a choice
+                    if value := filled(whole, example.reference):
+                        cases += [
+                            Case(example, "likely answer", each.format(value)) for each in ("{}", *self.templates)
+                        ]
         return cases
+
+    @cached_property
+    def literals(self) -> list[str]:
+        """Short texts in the functions' source, of which some may be answers."""
+        found = [text for one in self.sources() for text in re.findall(r"""["']([^"'\n\\]{1,40})["']""", one)]
+        return [*dict.fromkeys(found)][:LITERALS]
+
+    @cached_property
+    def templates(self) -> list[str]:
+        """`TEMPLATES`, and those of the tags and the keys of JSON that the functions' source has."""
+        tags = [tag for one in self.sources() for tag in re.findall(r"<(\w+)>", one)]
+        keys = [text for text in self.literals if text.isidentifier()]
+        more = [*(f"<{tag}>{{}}</{tag}>" for tag in tags), *(f'{{{{"{key}": "{{}}"}}}}' for key in keys)]
+        return [*dict.fromkeys([*TEMPLATES, *more])]
+
+    def unpaid(self, count: int, parts: Sequence[str] = ()) -> str:
+        """What is said where the reward, or parts of it, paid `count` texts nothing, those with what the columns hold
+        included; and why, where a column that is read otherwise makes it pay."""
+        name, examples, of = self.answers[0], self.examples("train")[:2], parts or self.options.parts()
+        by = f" by {', '.join(parts)}" if parts else ""
+        said = (
+            f"{UNPAID}{by} for {count:,} texts, the column {name} alone and in {len(self.templates)} templates included"
+        )
+        for what, other in _READINGS.items():
+            turned = []
+            for one in examples:
+                with suppress(ValueError):
+                    if (value := other(one.reference.get(name))) != one.reference.get(name):
+                        turned.append(replace(one, reference={**one.reference, name: value}))
+            found = within_budget(self.likely(turned) if turned else [], self._numbers_of)
+            if any(numbers[part] for _, numbers in found for part in of):
+                return f"{said}. It pays where {name} is {what}: read it so in the function, or write the rows so"
+        return f"{said}. Judge a right answer by hand; if it earns something, give its form as task.options.gold"
+
+    def _numbers_of(self, case: Case) -> Mapping[str, float | None]:
+        return self._scoring.numbers([self.prompt_of(case.example)], [case.text], [case.example.reference])[0]
+
+    def seen_by_functions(self, case: Case) -> str:
+        """How the functions get a row, in words."""
+        prompt, row = self.prompt_of(case.example), case.example.reference
+        batched = any(scorer.batched for scorer in self._scoring.scorers)
+        text = "messages" if batched and isinstance(prompt, list) else "text"
+        named = sorted(self._scoring.named & row.keys()) or [*row]
+        kinds = [f"{name} is {_KINDS.get(type(row[name]), 'null')}" for name in named[:6]]
+        return f"a completion is {text}, {', '.join(kinds)}{', in lists of all rows' if batched else ''}"
 
     def label(self, examples: Sequence[Example]) -> Label | None:
         """What is wrong with gold answers that are labels, where they are a column's."""
-        return label(self, examples) if self.options.gold is not None and "{" not in self.options.gold else None
+        bare = re.fullmatch(r"[^{}]+|\{[^{}]+\}", self.options.gold or "")
+        return label(self, examples, self.templates) if bare else None
+
+    def unnamed_form(self, examples: Sequence[Example]) -> str:
+        """What is said where gold answers earn less without a mark that no prompt names; else nothing."""
+        golden = [(one, one.gold) for one in examples if one.gold is not None][:TRIED]
+        asked = "\n".join(message["content"] for one in examples for message in one.messages).lower()
+        for mark in MARKS if golden else ():
+            if mark.lower() in asked or not all(mark in text for _, text in golden):
+                continue
+            means = []
+            for other in (mark, ""):
+                cases = [Case(one, GOLD, text.replace(mark, other)) for one, text in golden]
+                totals = [total for _, total in within_budget(cases, self.total_of)]
+                means.append(sum(totals) / max(1, len(totals)))
+            if means[1] < means[0] - BETTER:
+                return (
+                    f"no prompt names {mark!r}, and gold answers earn {means[1]:.3f} without it, {means[0]:.3f} with: "
+                    "ask for that form in the prompts or in task.options.system"
+                )
+        return ""
+
+    def total_of(self, case: Case) -> float:
+        """What a text earns."""
+        return self.judge(case.example, case.text)[1].total
+
+    def guess_gold(self, columns: Sequence[str] = ()) -> "tuple[GoldGuess | None, dict[str, str]]":
+        """The column, or template of columns, that earns most as an answer, if it earns more than answers that know
+        nothing; and why columns cannot hold answers. It is tried on the first rows.
+
+        Args:
+            columns: that are tried; none are `answers`.
+        """
+        began, best, refused = time.monotonic(), None, dict[str, str]()
+        rows = [example.reference for example in self.examples("train")[:TRIED]]
+        for name in columns or self.answers:
+            for gold in [name] if columns else gold_expressions(rows, name):
+                try:
+                    guess = self._guess(gold)
+                except DataError as error:  # a column with empty cells
+                    refused[name] = f"{error.cause}. {error.fix}"
+                    break
+                if guess.earns > (best.earns + 1e-6 if best else 0.0 if columns else guess.least):
+                    best = guess
+                if (best and best.earns > 1 - 1e-6) or time.monotonic() - began > 3 * BUDGET:
+                    return best, refused
+        return best, refused
+
+    def _guess(self, gold: str) -> "GoldGuess":
+        task = JsonlTask(self.options.model_copy(update={"gold": gold}), LOOKED_AT).ranged()
+        if (labelled := task.label(task.examples("train"))) is not None:
+            gold = labelled.template.replace("{}", as_template(gold, task.examples("train")[0].reference))
+            task = JsonlTask(self.options.model_copy(update={"gold": gold}), LOOKED_AT).ranged()
+        examples = task.examples("train")[:TRIED]
+        kinds = {GOLD: [one.gold or "" for one in examples]}
+        knows_nothing = WITH_GOLD if len({*kinds[GOLD]}) > 1 else WITHOUT_GOLD
+        kinds |= {
+            name: knows_nothing[name](examples) for name in {"blank", "echo", "shuffled-gold"} & knows_nothing.keys()
+        }
+        means = {}
+        for kind, texts in kinds.items():
+            cases = [Case(one, kind, text) for one, text in zip(examples, texts, strict=True)]
+            totals = [total for _, total in within_budget(cases, task.total_of)]
+            means[kind] = sum(totals) / max(1, len(totals))
+        earns = means.pop(GOLD)
+        return GoldGuess(gold, earns, max(0.0, *means.values()), labelled)
 
     def declared(self) -> str:
         """The line that declares this task's ranges."""
@@ -178,7 +380,7 @@ class JsonlTask(Task):
         """What is wrong, and what to do, where functions of TRL's signature take messages for texts or texts for
         messages: they pay little or raise, and pay in the other form."""
         cases = [Case(one, GOLD, one.gold) for one in examples[:TRIED] if one.gold] or self.likely(examples[:1])
-        chat = [isinstance(one.reference[self.options.prompt], list) for one in examples[:TRIED]]
+        chat = [isinstance(self.prompt_of(one), list) for one in examples[:TRIED]]
         if not self._scoring.sums or len(set(chat)) > 1:
             return None
 
@@ -187,7 +389,7 @@ class JsonlTask(Task):
             turned = prompt[-1]["content"] if chat[0] else [{"role": "user", "content": prompt}]
             return self._scoring.scores([turned], [text], [case.example.reference])[0].total
 
-        here = [score for _, score in within_budget(cases, lambda case: self.judge(case.example, case.text)[1].total)]
+        here = [score for _, score in within_budget(cases, self.total_of)]
         there = [score for _, score in within_budget(cases, other)]
         if sum(there) <= 2 * sum(here):
             return None
@@ -222,11 +424,22 @@ class JsonlTask(Task):
         outside = any(low < 0 or high > 1 for low, high in seen.values())
         if set(seen.values()) == {(0.0, 1.0)} or not (outside or len(seen) > 1):
             return None
-        return JsonlTask(self.options.model_copy(update={"range": seen}))
+        return JsonlTask(self.options.model_copy(update={"range": seen}), self.limit, self.remarks)
+
+    def ranged(self) -> "JsonlTask":
+        """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say."""
+        if (fitted := self.fitted()) is not None:
+            return fitted
+        seen = self.seen_ranges()
+        outside = any(low < 0 or high > 1 for low, high in seen.values())
+        if outside or (self.sums and not self.has_gold):
+            return JsonlTask(self.options.model_copy(update={"range": seen}), self.limit, self.remarks)
+        return self
 
     def seen_ranges(self) -> dict[str, tuple[float, float]]:
         """What each part is seen to lie between, for a few gold answers, completions with them, controls and hostile
-        texts; and what is declared, else 0, and 1 for a part that grades gold answers."""
+        texts; and what is declared, else 0, and 1 for a part that grades gold answers. Without gold answers a part that
+        nothing raised is left out."""
         examples = self.examples("train")
         cases = [case for some in cases_of(self, examples) for case in some]
         labels = [case for case in cases if case.kind == GOLD and len(case.text) <= LABEL]
@@ -235,10 +448,7 @@ class JsonlTask(Task):
         numbers: dict[str, list[float]] = {part: [] for part in self.options.parts()}
         gold: dict[str, set[float]] = {part: set() for part in numbers}
 
-        def numbers_of(case: Case) -> Mapping[str, float | None]:
-            return self._scoring.numbers([self.prompt_of(case.example)], [case.text], [case.example.reference])[0]
-
-        for case, found in within_budget(cases, numbers_of):
+        for case, found in within_budget(cases, self._numbers_of):
             for part, number in found.items():
                 if number is not None and math.isfinite(number):
                     numbers[part].append(number)
@@ -250,6 +460,65 @@ class JsonlTask(Task):
                 ranges[part] = min([low, *values]), max([high, *values])
                 continue
             least, most = min([0.0, *values]), max([0.0, *values])
-            graded = len(gold[part]) != 1 and not (least < 0 and most <= 0)
+            if least == most and not self.has_gold:
+                continue  # it may be anything
+            binary = len(gold[part]) == 1 or (not self.has_gold and len({0.0, *values}) == 2)
+            graded = not binary and not (least < 0 and most <= 0)
             ranges[part] = (least, max(most, 1.0) if graded or least == most else most)
         return ranges
+
+
+_KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a dict"}
+
+
+def _number(value: Any) -> int | float:
+    text = as_text(value).strip()
+    return int(text) if re.fullmatch("-?[0-9]{1,15}", text) else float(text)
+
+
+def _after_mark(value: Any) -> str:
+    if "####" not in as_text(value):
+        raise ValueError("no mark")
+    return as_text(value).rpartition("####")[2].strip()
+
+
+_READINGS: dict[str, Callable[[Any], Any]] = {
+    "a text": as_text,
+    "a number": _number,
+    "what follows its '####'": _after_mark,
+    "the number that follows its '####'": lambda value: _number(_after_mark(value).replace(",", "")),
+}
+"""Ways to read a column that a function may be written for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldGuess:
+    """A column, or a template of columns, and what its texts earn as answers."""
+
+    gold: str
+    earns: float
+    least: float
+    """What an empty answer, the question written back, and texts of other rows earn at most."""
+    labelled: Label | None
+    """Where the column alone earns less."""
+
+
+def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
+    """The task of rows and functions alone, whose prompts and gold answers are guessed where they are not given.
+
+    Raises:
+        RecipeError, DataError: an unknown option, or rows that cannot be read.
+    """
+    given = read_options(options)
+    Scoring(given)  # what is wrong with the functions is said first
+    rows, _ = plain_rows([row for _, row in islice(read_rows(given.train), LOOKED_AT)], texts=False)
+    with clear_read_errors(given.train):
+        found = {} if "prompt" in options else guess_prompt(rows)
+    found = {key: value for key, value in found.items() if key not in options}
+    task = JsonlTask(given.model_copy(update=found))
+    if "gold" not in options and not task.has_gold and (guess := task.guess_gold()[0]) and guess.earns > SURELY:
+        found["gold"] = guess.gold
+    settled = given.model_copy(update=found)
+    said = [f"{key} {value!r}" for key, value in found.items() if value != "prompt"]
+    remarks = [f"guessed: {', '.join(said)}"] if said else []
+    return JsonlTask(settled, remarks=remarks)
