@@ -29,6 +29,12 @@ def inputs(file: str) -> list[str]:
 # -- logs: findings that must be there with words of them, and words that no finding may have --------------------------
 
 LOGS = [
+    ("n01", "trainer_state.json", {"no-margin": "the reference is the policy"}, ["same texts", "beta is 0"]),
+    ("n02", "trainer_state.json", {"less-likely": "warning"}, ["fatal"]),
+    ("n03", "trainer_state.json", {"sft-loss": "fatal"}, []),
+    ("n06", "trainer_state.json", {"summed-loss": "4 times"}, ["warning", "fatal"]),
+    ("n08", "logging.jsonl", {"below-zero": "warning"}, ["fatal"]),
+    ("n13", "trainer_state.json", {"no-gradient": "fatal"}, []),
     ("02", "trainer_state.json", {"gap": "product"}, ["another law", "old weights"]),
     ("03", "trainer_state.json", {"gap": "top-p"}, []),
     ("05", "logging.jsonl", {"no-signal": "never reach"}, ["does not tell answers apart", "they are solved"]),

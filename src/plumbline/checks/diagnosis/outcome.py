@@ -1,11 +1,11 @@
-"""What came of a stage: its reward, or its loss, from first to last, and whether that is better than at first."""
+"""What came of a stage: its reward, pairs or loss, from first to last, and whether that is better than at first."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.trends import change, finite
 from plumbline.evaluation.statistics import Interval
 
@@ -19,12 +19,15 @@ LEAST = 1e-6
 ALIKE, ALIKE_ENOUGH = 0.7, 20
 """The correlation of consecutive values, from which on a log may be smoothed, and rows that it can be told of."""
 
+Name = Literal["reward", "accuracy", "margin", "loss"]
+PAIRS: tuple[Name, ...] = ("accuracy", "margin")
+
 
 @dataclass(frozen=True, slots=True)
 class RewardOutcome:
     """The last third of the logged steps against the first, or against the first tenth where it rose at once."""
 
-    series: Literal["reward", "loss"]
+    series: Name
     first: float
     last: float
     change: Interval
@@ -43,24 +46,24 @@ class RewardOutcome:
         """Whether the reward rose or the loss fell for sure; None for too few steps."""
         if self.change.n < (ENOUGH if self.every else ENOUGH_MEANS):
             return None
-        return self.change.low > 0 if self.series == "reward" else self.change.high < 0
+        return self.change.high < 0 if self.series == "loss" else self.change.low > 0
 
     @property
     def worse(self) -> bool:
         """Whether the reward fell or the loss rose for sure."""
-        return self.better is False and (self.change.high < 0 if self.series == "reward" else self.change.low > 0)
+        return self.better is False and (self.change.low > 0 if self.series == "loss" else self.change.high < 0)
 
     @property
     def still(self) -> bool:
         """Whether it is not better, and no change for the better of a size that matters is possible."""
-        most = self.change.high if self.series == "reward" else -self.change.low
+        most = -self.change.low if self.series == "loss" else self.change.high
         return self.better is False and most < self.matters
 
     @property
     def said(self) -> str:
         """In a line."""
         digits = 5 if 0 < max(abs(self.first), abs(self.last)) < 0.01 else 3
-        way, done = {"reward": ("rise", "rose"), "loss": ("fall", "fell")}[self.series]
+        way, done = ("fall", "fell") if self.series == "loss" else ("rise", "rose")
         why = ""
         if self.better is None:
             verdict = "too few to tell"
@@ -89,15 +92,25 @@ class RewardOutcome:
 
 @np.errstate(over="ignore", invalid="ignore")
 def outcome(history: History) -> RewardOutcome | None:
-    """Of a stage; None where fewer than four values of what is trained for were logged."""
-    name: Literal["reward", "loss"] = "reward" if history.kind == "rl" else "loss"
-    good = np.isfinite(history[name].values)
-    steps, values = history[name].steps[good], history[name].values[good]
+    """Of a stage; None where fewer than four values of what is trained for were logged.
+
+    Of preference training the accuracy of its pairs, or their margin where that alone rises for sure.
+    """
+    if history.kind == "rl":
+        return _outcome("reward", history["reward"], history)
+    pairs = [_outcome(name, history[f"preference/{name}"], history) for name in PAIRS]
+    found = [one for one in pairs if one is not None]
+    return next((one for one in found if one.better), found[0] if found else _outcome("loss", history["loss"], history))
+
+
+def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | None:
+    good = np.isfinite(series.values)
+    steps, values = series.steps[good], series.values[good]
     if len(values) < 4:
         return None
     third = max(2, len(values) // 3)
     found = change(values, third, third)
-    sign = 1 if name == "reward" else -1
+    sign = -1 if name == "loss" else 1
     if len(values) >= ENOUGH and not _surely(found.interval, sign):
         at_once = change(values, max(2, len(values) // 10), third)
         found = at_once if _surely(at_once.interval, sign) else found

@@ -10,6 +10,8 @@ from plumbline.checks.diagnosis.check import rule, stood
 from plumbline.checks.diagnosis.facts import agree, level, likely, rises, zeros
 from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import outcome
+from plumbline.checks.diagnosis.rules.losses import too_high
+from plumbline.checks.diagnosis.rules.steps import highest_rate
 from plumbline.checks.diagnosis.trends import BLOCKS, finite, moves, order, trend
 from plumbline.evaluation.comparison import among
 
@@ -351,13 +353,18 @@ KNOWN = 0.05
 """Share of right next tokens, where that is logged."""
 
 
+BREAKS = 5e-4
+"""A rate that can break a pretrained model before the first logged row, which stands for several steps."""
+
+
 @rule("untrained", needs=("loss|entropy",), kinds=("rl", "sft"))
 def find_untrained(history: History) -> Iterator[Finding]:
     """A model that knows nothing at the first step: random weights, or weights that were loaded only in part.
 
     The first loss of supervised training, the first entropy of RL. Who pretrains knows it: then it is no fault.
     """
-    if history.name == "base":
+    known = (history["truth/accuracy"].values[:1] > KNOWN).any()
+    if history.name == "base" or history.has("preference/") or known:
         return
     series = history["entropy" if history.kind == "rl" else "loss"]
     values = series.values[np.isfinite(series.values)]
@@ -367,6 +374,7 @@ def find_untrained(history: History) -> Iterator[Finding]:
     if (len(right) and right[0] > KNOWN) or values[0] < HIGH * _scale(history):
         return
     what = "entropy" if history.kind == "rl" else "loss"
+    broke = history.kind == "sft" and series.steps[0] > 1 and highest_rate(history) >= BREAKS
     yield Finding(
         level="warning" if len(right) or history.kind == "rl" else "note",
         what=f"the {what} is {values[0]:.1f} nats a token at step {int(series.steps[0])}: about what random weights "
@@ -374,6 +382,7 @@ def find_untrained(history: History) -> Iterator[Finding]:
         since=int(series.steps[0]),
         evidence={what: float(values[0])} | ({"accuracy": float(right[0])} if len(right) else {}),
         causes=(
+            *([f"{too_high(history)}: the first steps broke the model"] if broke else []),
             "weights that were not found, or loaded in part (look for 'newly initialized' in what the program said)",
             "another tokenizer than the model's",
         ),

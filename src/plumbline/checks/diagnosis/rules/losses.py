@@ -1,0 +1,413 @@
+"""Losses of supervised and preference training: rising, standing still, impossible, held-out."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.check import rule
+from plumbline.checks.diagnosis.facts import every_step, level, likely, zeros
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.outcome import MATTERS
+from plumbline.checks.diagnosis.rules.steps import highest_rate
+from plumbline.checks.diagnosis.trends import BLOCKS, change, finite, order, since
+
+NO_GRADIENT = 1e-7
+"""A norm that is lost in AdamW's epsilon of 1e-8 a weight."""
+MOST, ROWS = 0.9, 5
+"""Share of the rows without a gradient from which there is none, and rows at the end that are no chance."""
+SOME, FALLS = 0.95, 2.5
+"""Times the first third of some rows, and standard errors of the order of eight means, from which a loss falls."""
+LEARNT = 1e-3
+"""A loss under which no gradient is to be expected."""
+
+
+@rule("no-gradient", needs=("gradient", "loss"), kinds=("sft",), explains=("no-fall", "small-updates", "plateau"))
+def find_no_gradient(history: History) -> Iterator[Finding]:
+    """Supervised training without a gradient: nothing is trained, whatever the loss is.
+
+    Nearly all logged gradients, or all from a step on; a loss that falls all the same is the logger's fault.
+    """
+    gradient, loss = history["gradient"], history["loss"]
+    none = zeros(gradient, NO_GRADIENT)
+    share = float(none.mean())
+    start = int(gradient.steps[0]) if share >= MOST else since(gradient.steps, none)
+    if start is None or none.sum() < ROWS or len(gradient.since(start)) < max(ROWS, len(none) // 5):
+        return
+    there = finite(loss.since(start).values)
+    if not len(there) or float(np.median(np.abs(there))) < LEARNT:
+        return  # `sft-loss` says so
+    falls = _falls(there)
+    yield Finding(
+        level="note" if falls else "fatal",
+        what=f"the gradient is exactly 0 in {share:.0%} of {len(none)} logged steps"
+        + ("" if share >= MOST else f", and in all since step {start}")
+        + (": but the loss falls, so it is only logged as 0" if falls else ": nothing is trained"),
+        since=start,
+        evidence={"share of steps": round(share, 3), "loss there": float(np.median(there))},
+        causes=()
+        if falls
+        else (
+            "all weights that are trained are frozen (an adapter without requires_grad, or one that is not active)",
+            "the graph is cut before the weights: gradient checkpointing without enable_input_require_grads, a detach",
+            "a loss scaler or an optimiser that skips every step",
+        ),
+        fix="" if falls else "count the weights with requires_grad, and compare one before and after ten steps",
+    )
+
+
+def _falls(loss: NDArray[np.float64]) -> bool:
+    """Whether a loss falls, by the order of its blocks or by its thirds."""
+    third = max(1, len(loss) // 3)
+    first, last = float(loss[:third].mean()), float(loss[-third:].mean())
+    clear = first - last > FALLS * float(np.median(np.abs(np.diff(loss)))) / third**0.5
+    return (clear and last < SOME * first) or ordered(loss) < -FALLS
+
+
+def ordered(values: NDArray[np.float64]) -> float:
+    """The order of the means of a series' eight blocks, in standard errors; see `trends.order`."""
+    return order(np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))]))
+
+
+STANDS = 30
+"""Logged steps, from which on a loss may be said to stand still."""
+AGAIN, FLAT, SURELY = 2.0, 0.01, 50
+"""Epochs: who sees its texts twice has a lower loss on them, if it learns; the share that it may have fallen by
+all the same, and rows for a warning."""
+
+
+@rule("no-fall", needs=("loss",), kinds=("sft",), live=False)
+def find_no_fall(history: History) -> Iterator[Finding]:
+    """Supervised training whose loss stands still: no fall of a tenth is possible, and none is sure.
+
+    A note, because what a model knows already stands still, too; a warning where the texts came twice.
+    """
+    loss = finite(history["loss"].values)
+    if len(loss) < STANDS or history.has("preference/") or float(np.median(np.abs(loss))) < LEARNT:
+        return
+    third = len(loss) // 3
+    found = change(loss, third, third)
+    if not -MATTERS * abs(found.first) < found.interval.low < 0 < found.interval.high or _falls(loss):
+        return
+    epochs = finite(history["epoch"].values)
+    again = (
+        len(loss) >= SURELY
+        and len(epochs) > 0
+        and bool(epochs[-1] >= AGAIN)
+        and found.interval.low > -FLAT * found.first
+    )
+    yield Finding(
+        level="warning" if again else "note",
+        what=f"the loss did not fall: {found.first:.3f} and {found.last:.3f} over {len(loss)} logged steps"
+        + (", though the texts came twice" if again else ""),
+        since=int(history["loss"].steps[0]),
+        evidence={"first": found.first, "last": found.last},
+        causes=likely(
+            history,
+            "too low a learning rate" + _said_rate(history),
+            "weights that are frozen, or an adapter that is not active",
+            ("texts that the model knows already", lambda _: again),
+        ),
+        fix="compare a weight before and after ten steps; then raise the rate",
+        follows=("small-updates", "sft-loss"),
+    )
+
+
+BELOW = 1e-9
+SIDES, CLEAR = 1.5, 0.3
+"""Standard deviations of a coin, by which fewer values lie below 0 than above, and a loss in the middle, which those of
+a policy gradient do not have."""
+
+
+@rule("below-zero", needs=("loss",), kinds=("sft",))
+def find_below_zero(history: History) -> Iterator[Finding]:
+    """A cross-entropy or a divergence below 0, which none can be.
+
+    A note where nothing says that the loss is one: those of policy gradients and some of pairs have no sign.
+    """
+    names = [name for name in ("loss", "eval/loss") if (history[name].values < -BELOW).any()]
+    if not names:
+        return
+    series = history[names[0]]
+    low = series.values < -BELOW
+    fewer = low.sum() < len(low) / 2 - SIDES * len(low) ** 0.5
+    told = len(history["accuracy"]) > 0 or bool(fewer) or float(np.nanmedian(series.values)) > CLEAR
+    yield Finding(
+        level="note" if history.has("preference/") or not told else "warning",
+        what=f"the {names[0]} is below 0 in {int(low.sum())} of {len(low)} logged steps, down to "
+        f"{np.nanmin(series.values):.3g}: no cross-entropy and no divergence can be",
+        since=int(series.steps[low][0]),
+        evidence={"steps": int(low.sum()), "lowest": float(np.nanmin(series.values))},
+        causes=(
+            *(["a wrong sign"] if low.mean() > MOST else []),
+            "probabilities in 16 bits, or that do not sum to 1 (over a part of the vocabulary)",
+            "a divergence that is estimated from samples",
+            "a loss of another kind (of a policy gradient), which may be",
+        ),
+        fix="compute the loss of one batch in float32, from log_softmax over the whole vocabulary",
+    )
+
+
+MULTIPLES = (2, 64)
+FITS, KNOWN_FITS = 0.1, 0.2
+"""How far the quotient may be off a whole number: one that two evaluations give, and one that the settings name."""
+
+
+def times_held_out(history: History) -> int | None:
+    """The whole number of times that the training loss is the held-out one; None where it is about one, or nothing."""
+    held, loss = history["eval/loss"], history["loss"]
+    found = []
+    for step, value in zip(held.steps[:2], held.values[:2], strict=True):
+        near = finite(loss.values[np.argsort(np.abs(loss.steps - step), kind="stable")[:3]])
+        if len(near) and 0 < value < np.inf:
+            found.append(float(np.median(near)) / float(value))
+    if not found:
+        return None
+    known = history.settings.get("accumulation")
+    if isinstance(known, int) and known > 1 and abs(found[0] / known - 1) < KNOWN_FITS:
+        return known
+    whole = round(found[0])
+    fits = len(found) == 2 and all(abs(one / max(whole, 1) - 1) < FITS for one in found)
+    return whole if fits and MULTIPLES[0] <= whole <= MULTIPLES[1] and known != 1 else None
+
+
+@rule("summed-loss", needs=("loss", "eval/loss"), kinds=("sft",))
+def find_summed_loss(history: History) -> Iterator[Finding]:
+    """A training loss that is a whole number of times the held-out one: a sum over accumulated batches.
+
+    Around the first two evaluations.
+    """
+    times = times_held_out(history)
+    if times is None:
+        return
+    known = history.settings.get("accumulation") == times
+    yield Finding(
+        level="note",
+        what=f"the logged loss is {times} times the held-out one"
+        + (f", and {times} batches are accumulated: it is their sum" if known else ": a sum over accumulated batches?"),
+        since=int(history["eval/loss"].steps[0]),
+        evidence={"times": times, "held-out": float(history["eval/loss"].values[0])},
+        causes=("a trainer that logs the sum over the accumulated batches, and not their mean",),
+        fix=f"divide it by {times}; where the gradient is the sum, too, the rate or the clip is to be read so",
+    )
+
+
+RISING = ("accuracy", "f1", "precision", "recall", "correlation", "rouge", "bleu", "exact_match", "auc")
+"""What is better the higher it is. A classifier's loss rises while its accuracy does, because it grows surer."""
+SURE = 0.1
+"""Nats a token: a text that is known by heart has less."""
+BROKEN = 1.5
+"""Times the loss of the untouched model, which a whole stretch stays above."""
+EXPLODED, NATS = 10.0, 3.0
+"""Times the first loss, and a loss, above which half of the rows need no test."""
+FEW, MANY = {True: 12, False: 8}, 20
+"""Rows that are enough for a test of thirds, of single steps and of means over several, and for one of tenths."""
+UP, DOUBLED, LEAST, WILD = 1.2, 2.0, 0.5, 3.0
+"""Times that a loss is said to have risen by, times and nats of a jump, and times of a gradient that jumps with it."""
+COIN, AWAY, UNSURE = 1.04, 5.0, 0.65
+"""One and a half times ln 2, a way in the units of rewards of pairs, and an accuracy that is hardly above a coin's."""
+LASTS = {True: 8, False: 2}
+"""Rows that a jump lasts: of single steps, and of means over several."""
+
+
+@rule("sft-loss", needs=("loss",), kinds=("sft",))
+def find_sft_loss(history: History) -> Iterator[Finding]:
+    """Supervised training: the loss on held-out text rises, or that of training rises, jumps or is 0.
+
+    The held-out losses against their best; the training loss against its first step and its first rows.
+    """
+    yield from _held_out(history)
+    series = history["loss"]
+    good = np.isfinite(series.values)
+    loss, steps = series.values[good], series.steps[good]
+    rate = too_high(history)
+    if said := _risen(loss, every=every_step(series)):
+        worst, what, evidence = said
+        yield Finding(
+            level="fatal" if worst else "warning",
+            what=what,
+            since=int(steps[0]),
+            evidence=evidence,
+            causes=(f"{rate}: the first steps broke the model" if "first step" in what else rate,),
+            fix="lower the learning rate tenfold",
+        )
+    elif (at := _jump(loss, history["gradient"].values, LASTS[every_step(series)])) is not None:
+        before, peak = float(loss[:at].min()), float(loss[at:].max())
+        yield Finding(
+            level="warning",
+            what=f"the loss jumped from {before:.3f} to {peak:.3f} at step {steps[at]}, and is {loss[-1]:.3f} now",
+            since=int(steps[at]),
+            evidence={"before": before, "highest": peak, "last": float(loss[-1])},
+            causes=(rate, "other texts from there on"),
+            fix="lower the learning rate, or lengthen its warmup",
+        )
+    elif strays := _strays(history):
+        late, way = strays
+        yield Finding(
+            level="warning",
+            what=f"the loss is {late:.3f} in the second half, where a coin has ln 2 = 0.693, and the reward of chosen "
+            f"answers went {abs(way):.1f} away",
+            since=int(steps[0]),
+            evidence={"loss": late, "chosen": way},
+            causes=(rate,),
+            fix="lower the learning rate tenfold",
+        )
+    elif len(loss) >= 2 * ROWS and loss.min() >= 0 and float(np.median(loss)) < LEARNT and loss[0] < LEARNT:
+        gradient = finite(history["gradient"].values)
+        moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
+        yield Finding(
+            level="fatal" if dead else "warning",
+            what=f"the loss is {loss[-1]:.1e} from the start: there is nothing to learn, or no target",
+            since=int(steps[0]),
+            evidence={"first": float(loss[0]), "last": float(loss[-1])},
+            causes=likely(
+                history,
+                ("all targets are masked", lambda _: moving),
+                ("the model has seen this text", lambda run: dead or level(run["entropy"]) > SURE),
+                ("a loss that is divided by too much", lambda _: not moving),
+            ),
+            fix="look at which tokens the loss is taken over",
+        )
+
+
+def too_high(history: History) -> str:
+    """The cause, with the rate where it is known."""
+    return "too high a learning rate" + _said_rate(history)
+
+
+def _said_rate(history: History) -> str:
+    return f" ({highest:.0e})" if np.isfinite(highest := highest_rate(history)) else ""
+
+
+def _strays(history: History) -> tuple[float, float] | None:
+    """The loss and the way of the chosen answers' reward, where a policy goes far and pairs are told apart no better.
+
+    Of a log whose first row stands for steps that broke the model already.
+    """
+    loss, chosen, right = (
+        finite(history[name].values) for name in ("loss", "preference/chosen", "preference/accuracy")
+    )
+    if min(len(loss), len(chosen), len(right)) < ROWS:
+        return None
+    late = float(np.median(loss[-(len(loss) // 2) :]))
+    way = float(np.median(chosen[-(len(chosen) // 3) :]) - chosen[0])
+    unsure = float(right[-(len(right) // 2) :].mean()) < UNSURE
+    return (late, way) if late > COIN and abs(way) > AWAY and unsure else None
+
+
+def _risen(loss: NDArray[np.float64], *, every: bool) -> tuple[bool, str, dict[str, float]] | None:
+    """How a loss rose: whether it is fatal, in words, and in figures."""
+    count = len(loss)
+    if count < 4 or loss.min() < 0 or loss[0] <= 0:
+        return None
+    width = max(3, count // 4) if count < MANY else max(5, count // 10)
+    begun, first, last = float(loss[0]), float(np.median(loss[:width])), float(np.median(loss[-width:]))
+    lowest, half = float(loss[-width:].min()), float(np.median(loss[-(count // 2) :]))
+    # The first batch may be an easy one: twice the factor from step to step is three standard deviations of it.
+    factor = float(np.exp(2 * np.median(np.abs(np.diff(np.log(np.maximum(loss, 1e-9)))))))
+    if half > max(EXPLODED * begun, NATS) or (
+        count >= (MANY if every else FEW[every]) and lowest > max(BROKEN, factor) * begun
+    ):
+        what = f"the loss was {begun:.3f} at the first step, and none of the last {width} is below {lowest:.3f}"
+        return True, what, {"first step": begun, "last": last}
+    sure = count >= FEW[every] and change(loss, width, width).interval.low > 0
+    far = count >= MANY and last > max(first + 4 * float(np.median(np.abs(np.diff(loss)))) / width**0.5, factor * first)
+    if (sure or far) and last > UP * first:
+        return last > DOUBLED * first, f"the loss rose from {first:.3f} to {last:.3f}", {"first": first, "last": last}
+    return None
+
+
+def _jump(loss: NDArray[np.float64], gradient: NDArray[np.float64], lasts: int) -> int | None:
+    """The place of a jump that so many rows show, over the lowest level before it; None for none.
+
+    Early in the run, or where the gradient jumps, too: other texts may be harder.
+    """
+    around = 2 * lasts
+    if len(loss) < 2 * around or loss.min() <= 0:
+        return None
+    factor = max(DOUBLED, float(np.exp(2 * np.median(np.abs(np.diff(np.log(loss)))))))
+    before = np.inf
+    for at in range(lasts - 1, len(loss) - lasts + 1):
+        there, earlier = slice(at, at + lasts), slice(max(0, at - around), at)
+        before = min(before, float(np.median(loss[earlier])) if at else loss[0])
+        if loss[there].min() > max(factor * before, before + LEAST):
+            wild = len(gradient) == len(loss) and gradient[there].max() > WILD * np.median(gradient[earlier])
+            if wild or at <= len(loss) // 4:
+                return at
+    return None
+
+
+OVER, OVER_NATS = 1.1, 0.05
+"""Times, and nats above its best, that a held-out loss is said to have risen by."""
+ONCE = 1.05
+"""Epochs, up to which nearly no text came twice."""
+
+
+def _held_out(history: History) -> Iterator[Finding]:
+    """The held-out losses that rose, of one set or of several, as one finding."""
+    risen: dict[str, tuple[int, float, float, int]] = {}
+    better: dict[str, list[str]] = {}
+    sets = {"": history["eval/loss"]} | {name: history[f"eval/loss/{name}"] for name in history.names("eval/loss/")}
+    for name, series in sets.items():
+        good = np.isfinite(series.values)
+        steps, values = series.steps[good], series.values[good]
+        if len(values) < 3:
+            continue
+        best = int(np.argmin(values))
+        over = max(OVER * values[best], values[best] + OVER_NATS)
+        if values[-1] <= over:
+            continue
+        higher = int(steps[best + int(np.argmax(values[best:] > over))])
+        risen[name] = (int(steps[best]), float(values[best]), float(values[-1]), higher)
+        named = [one for one in history.names("eval/") if one.startswith(f"{name}_") or not name]
+        better[name] = [one for one in named if _still_better(history, one, int(steps[best]))]
+    if not risen:
+        return
+    step = min(one[0] for one in risen.values())
+    worst = max(risen, key=lambda name: risen[name][2] / risen[name][1])
+    several = sum(len(series) >= 3 for series in sets.values())
+    surer = dict.fromkeys(one for names in better.values() for one in names)
+    yield Finding(
+        level="note" if all(better.values()) else "warning",
+        what=(
+            f"of {several} held-out losses {len(risen)} are worse than at their best: "
+            + ", ".join(f"{name or 'all'} {best:.3f} -> {last:.3f}" for name, (_, best, last, _) in risen.items())
+            if several > 1
+            else f"the held-out loss was {risen[worst][1]:.3f} at step {step} and is {risen[worst][2]:.3f} now"
+        )
+        + (f"; {', '.join(surer)} rose since: surer, and not worse" if surer else ""),
+        since=step,
+        evidence={
+            f"{name} {said}".strip(): value
+            for name, (_, best, last, _) in risen.items()
+            for said, value in (("best", best), ("last", last))
+        },
+        causes=_why_held_out(history, step, min(one[3] for one in risen.values())),
+        fix=f"take the checkpoint of step {risen[worst][0]}, or train for fewer epochs",
+    )
+
+
+def _why_held_out(history: History, best: int, over: int) -> tuple[str, ...]:
+    """Why held-out text got worse between two steps: within one epoch no text came twice.
+
+    Where epochs are not logged, training texts that are learnt by heart have a loss that falls on.
+    """
+    epoch, loss = history["epoch"], history["loss"]
+    epochs, rate = "more epochs than the data bears", too_high(history)
+    if len(epoch):
+        once = float(np.interp(over, epoch.steps, epoch.values)) <= ONCE
+        return (rate, "held-out texts of another kind than those of training") if once else (epochs,)
+    before, after = finite(loss.values[loss.steps <= best]), finite(loss.since(best).values)
+    if len(before) and len(after) and float(np.median(after)) > float(np.median(before[-ROWS:])):
+        return rate, epochs
+    return epochs, rate
+
+
+def _still_better(history: History, name: str, step: int) -> bool:
+    """Whether an accuracy or the like ends above where it was at a step, and near its best."""
+    if not any(word in name.lower() for word in RISING):
+        return False
+    series = history[f"eval/{name}"]
+    values, there = finite(series.values), finite(series.values[series.steps <= step])
+    return len(values) >= 3 and len(there) > 0 and values[-1] > there[-1] and values[-1] >= values.max() - 0.005
