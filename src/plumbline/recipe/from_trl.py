@@ -89,6 +89,8 @@ OPTIMISER = {
 UNNEEDED = frozenset({"output_dir", "run_name", "logging_steps", "logging_first_step", "log_completions"})
 """The name of the run; and what every run records anyway."""
 LORA = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
+SILENT = ("logging_", "log_", "hub_", "push_to_hub", "dataloader_", "disable_tqdm", "ddp_", "save_", "vllm_", "remove_")
+"""What begins so changes nothing that is learnt."""
 SCHEDULES = ("constant", "constant_with_warmup", "cosine", "linear")
 LOADS = {"from_csv", "from_json", "from_parquet", "read_csv", "read_json", "read_parquet", "load_from_disk"}
 SAME_ROWS = {
@@ -382,7 +384,7 @@ class _Reader:
         result.values["model.lora"] = values
         silent = {*LORA, "task_type", "bias", "random_state", "use_gradient_checkpointing"}
         for key, each in keys.items():
-            if key not in silent and each is not None:
+            if key not in silent and each not in (None, False, 0):
                 result.notes.append(f"{key}={_written(each)} of LoRA has no twin")
 
     # -- rows ----------------------------------------------------------------------------------------------------------
@@ -479,7 +481,9 @@ class _Reader:
         result.makes = isinstance(prompt, list) or any(
             key not in {"prompt", "**"} and _column(each) != key for key, each in columns.items()
         )
-        if "prompt" in columns or "messages" in columns:
+        if result.stage == "sft" and not changes:
+            result.open("task.options.prompt", "messages; or prompt, with gold: completion; or as the rows have it")
+        elif "prompt" in columns or "messages" in columns:
             self._prompt_of(columns.get("prompt", columns.get("messages")), columns, result)
         elif changes and "text" in columns:
             result.open("task.options.prompt", "the script trains on whole texts: name prompt and gold")
@@ -583,6 +587,14 @@ class _Reader:
                 case Made(name="rename_column", args=[str() as old, str() as new]):
                     node = ast.parse(f"lambda row: {{{new!r}: row[{old!r}]}}", mode="eval").body
                     steps.append((node, change.scope, "{}"))
+                case Made(
+                    name="rows", node=ast.ListComp(elt=each, generators=[ast.comprehension(target=ast.Name(id=row))])
+                ):
+                    inner = ast.parse(f"lambda {row}: {ast.unparse(each)}", mode="eval").body
+                    steps.append((inner, change.scope, "({})"))
+                case Made(name="rows"):
+                    result.open("task.options.prompt", f"{source(change.node)} makes the rows; {TO_FILE}")
+                    return
                 case Made(name="map", node=ast.Call() as node, keys=keys):
                     inner = (
                         node.args[0] if node.args else next(one.value for one in node.keywords if one.arg == "function")
@@ -673,7 +685,11 @@ class _Reader:
             values[f"{stage}.optimiser.name"] = "adamw8bit"
         left = [key for key in keys if key not in _READ | {*SAME, *OPTIMISER, *UNNEEDED}]
         left += ["optim"] if "optim" in keys and "adamw" not in str(kind) else []
-        result.notes += [f"{key}={_written(keys[key])} has no twin" for key in left if keys[key] is not None]
+        result.notes += [
+            f"{key}={_written(keys[key])} has no twin"
+            for key in left
+            if keys[key] is not None and not key.startswith(SILENT) and (key != "fp16" or keys[key] is True)
+        ]
 
     def _schedule(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
         at = f"{result.stage}.optimiser."
@@ -803,13 +819,13 @@ def source_of(change: Made) -> str:
 
 def _column(value: Any) -> str | None:
     """The column of a row that a value is."""
-    while isinstance(value, Made) and value.how == "item":
-        if isinstance(value.owner, Made) and value.owner.name == "row" and isinstance(value.args[0], str):
-            return value.args[0]
-        if isinstance(value.args[0], str | int):
-            return None
-        value = value.owner
-    return None
+    if not isinstance(value, Made) or value.how != "item" or isinstance(value.args[0], int):
+        return None
+    key, owner = value.args[0], value.owner
+    if not isinstance(key, str):
+        return _column(owner)  # one of many
+    is_row = isinstance(owner, Made) and (owner.name == "row" or owner.how == "item")
+    return key if is_row and _column(owner) is None else None
 
 
 def _template(value: Any) -> str | None:

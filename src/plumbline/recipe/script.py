@@ -752,7 +752,11 @@ class Script:
                     return values
                 if name in values or not isinstance(found, Function):
                     return found if name in values or found is not None else Unknown(node)
-                return _bound(found, owner)
+                method = _bound(found, owner)
+                is_property = any(
+                    getattr(one, "tail", "") in {"property", "cached_property"} for one in found.decorators
+                )
+                return self._inline(method, [], {}, node or found.node) if is_property else method
             case Kind():
                 found = owner.member(name)
                 return Unknown(node) if found is None else _default(found, self)
@@ -839,7 +843,8 @@ class Script:
         if known < 2 or not bounded or type(operation) not in _OPERATIONS:
             return Unknown(node)
         try:
-            return _OPERATIONS[type(operation)](one, other)
+            found = _OPERATIONS[type(operation)](one, other)
+            return float(f"{found:.12g}") if isinstance(found, float) else found
         except _FAILS:
             return Unknown(node)
 

@@ -28,6 +28,9 @@ TRAINS = ("Trainer", "GRPOConfig", "SFTConfig", "get_peft_model", "load_dataset"
 """Calls that are the training: no reward takes what they give."""
 PARSES = {"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config", "cli"}
 CHANGES = {"append", "extend", "update", "add", "setdefault", "insert", "setLevel"}
+ROWS = "what the script makes of a row"
+CHAT = 'SimpleNamespace(apply_chat_template=lambda messages, **_: messages[-1]["content"], eos_token="")'
+"""A tokenizer where rows are made: the prompt is filled in elsewhere, and is a text here."""
 FIRST = "# Taken over by plumbline init from"
 OF_ROW = '''
 def {wrapper}(reward):
@@ -108,7 +111,7 @@ class RewardFile:
         """
         texts = []
         for node, scope, form in steps:
-            self._needs(node, scope, "the change of the rows")
+            self._needs(node, scope, ROWS)
             texts.append(form.format(ast.unparse(node)))
         wrapper = _unused("of_row", [*self._known, *self._bound])
         self._ends.append(OF_ROW.format(wrapper=wrapper, prompt=prompt, steps=", ".join(texts) + ","))
@@ -151,13 +154,18 @@ class RewardFile:
                 self.refused.append(f"{user} uses {name}, which the script does not define")
             return
         value = holder.names[name]
-        if holder is self.script.scope and name in self._bound:
-            for statement in self._bound[name]:
+        own = self._bound.get(name, []) if holder is self.script.scope else []
+        calls = any(isinstance(one, ast.Call) for each in own for one in ast.walk(each))
+        if plain(value) is not UNKNOWN and (calls or not own):
+            self._parts[0, 0, name] = f"{name} = {plain(value)!r}"
+        elif user == ROWS and _is_tokenizer(value):
+            self._imports["from types import SimpleNamespace"] = None
+            self._parts[0, 0, name] = f"{name} = {CHAT}"
+        elif own:
+            for statement in own:
                 self._add_statement(statement, name, value, user, node)
         elif isinstance(value, Named) and value.line:
             self._imports[value.line] = None
-        elif plain(value) is not UNKNOWN:
-            self._parts[0, 0, name] = f"{name} = {plain(value)!r}"
         elif isinstance(value, Function | Kind) and getattr(value.node, "name", "") == name:
             self._add(value.node, value.scope, name, user)
         elif isinstance(value, Function | Instance) and value.origin is not None:
@@ -209,7 +217,7 @@ class RewardFile:
         after = lines[-1].encode()[getattr(node, "end_col_offset", 0) :].strip()
         whole = scope.module is self.script.main and at[1] == 0 and (not after or after.startswith(b"#"))
         self._parts[*at, ""] = "\n".join(lines) if whole else ast.unparse(node)
-        self._needs(node, scope, user if user == name else f"{user} ({name})" if name not in user else user)
+        self._needs(node, scope, user if user in {name, ROWS} or f"({name})" in user else f"{user} ({name})")
 
 
 def digest(body: str) -> str:
@@ -287,6 +295,14 @@ def _is_outer(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
     if table.get_type() == "module":
         return name.is_referenced()
     return name.is_declared_global() or (name.is_global() and name.is_referenced())
+
+
+def _is_tokenizer(value: Any) -> bool:
+    if isinstance(value, Made) and value.how == "item" and value.args == [1]:
+        value = value.owner  # the second of what Unsloth gives
+        return isinstance(value, Made) and value.name == "from_pretrained"
+    owner = getattr(getattr(value, "owner", None), "path", "")
+    return isinstance(value, Made) and value.name == "from_pretrained" and owner.endswith(("Tokenizer", "Processor"))
 
 
 def _trains(call: ast.Call) -> bool:

@@ -206,7 +206,8 @@ def _unseen(what: Start) -> _Seen:
     if read.count is not None:
         seen.count = round(read.count * 0.8)
     if data != TODO:
-        seen.lines.append(f"{data} was not looked at: with  --data {what.data}  it is, and the reward is tried on it")
+        more = "" if rewards == [TODO] else f": with  --data {what.data}  it is, and the reward is tried on it"
+        seen.lines.append(f"{data} was not looked at{more}")
     return seen
 
 
