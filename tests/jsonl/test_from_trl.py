@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from contextlib import suppress
 
 import pytest
 import yaml
@@ -483,3 +485,35 @@ def test_a_reward_that_needs_the_training_is_refused_with_words(place, before, w
     assert not (place.folder / "train_rewards.py").exists()
     _, values = begin(place, {"train.py": source}, reward="my_rewards:brief")
     assert values["task.options.score"] == "my_rewards:brief"
+
+
+# -- what is foreign ---------------------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "calls twice each": "def h0(): return 1\n"
+    + "".join(f"def h{n + 1}(): return h{n}(), h{n}()\n" for n in range(40))
+    + "x = h40()",
+    "recursion": "def g(n): return g(n - 1) + g(n - 2)\nx = g(9)",
+    "no end": "x = 1\nwhile True:\n x = x * x",
+    "one in itself": "x = []\nx.append(x)\ny = {}\ny['y'] = y\nif foo(): z = x\nelse: z = y\nx = z",
+    "doubled": "x = [1]\n" + "x = [x, x]\n" * 60 + "y = str(x)\nif foo():\n x = [x]",
+    "large": "x = 9 ** 9 ** 9 ** 9\ny = 'a' * 10 ** 12\nz = 1 << 10 ** 12\nx = '{:>9999999999}'.format(1)",
+    "long": "x = 'a' * 60000\nx = x.join([x] * 1000).replace('a', x)\ny = f'{1:>99999999}'",
+    "loops": "x = 0\n" + "".join(" " * n + f"for a{n} in range(150):\n" for n in range(9)) + " " * 9 + "x = x + 1",
+    "classes": "class A: a = 1\n" + "".join(f"class A(A): b: int = {n}\n" for n in range(900)) + "x = A().b",
+    "lambdas": "x = " + "lambda: " * 400 + "1",
+    "itself": "import train\nfrom train import *\nx = train.x",
+    "a file of others": "import yaml\nx = yaml.safe_load(open('../secret.yaml'))",
+    "rewards": "".join(f"def g{n}(): return g{n + 1}()\n" for n in range(2000)) + "x = g0",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_script_is_read_in_bounded_time_or_refused(place, kind):
+    (place.folder.parent / "secret.yaml").write_text("secret")
+    ends = "\ndef f(completions, **k): return [x]\nGRPOTrainer(x, f, GRPOConfig(learning_rate=x, seed=x), x)\n"
+    began = time.process_time()
+    with suppress(RecipeError):
+        read = read_script(script(place, HOSTILE[kind] + ends))
+        assert "'secret'" not in f"{read.values}{read.taken}"
+    assert time.process_time() - began < 20

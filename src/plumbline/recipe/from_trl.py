@@ -1,7 +1,7 @@
 """What a training script for TRL says, as keys of a recipe. The script is followed as text and never run."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from plumbline.recipe.script import (
     source,
 )
 from plumbline.recipe.script_rewards import RewardFile, module_name
+from plumbline.storage import one_line
 
 CONFIGS = {"GRPOConfig": "rl", "SFTConfig": "sft"}
 """Which section of a recipe each configuration of TRL becomes."""
@@ -164,26 +165,18 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
     Raises:
         RecipeError: it cannot be read, is no Python, or trains with nothing that is known.
     """
-    if path.suffix in {".yaml", ".yml"}:
-        settings = _settings(path)
-        script = Script(Module(path, "", ast.parse("")), {})
-        return _finished(_Reader(script), lambda reader: reader.from_settings(settings))
-    module = read_module(path)
-    beside = [config] if config is not None else _beside(path)
-    script = Script(module, _settings(beside[0]) if len(beside) == 1 else {})
-    reader = _Reader(script)
-    reader.beside = beside
-    return _finished(reader, lambda reader: reader.from_script())
-
-
-def _finished(reader: "_Reader", read: Any) -> TrlScript:
     try:
-        result: TrlScript = read(reader)
+        if path.suffix in {".yaml", ".yml"}:
+            return _Reader(Script(Module(path, "", ast.parse("")), {}), []).from_settings(_settings(path))
+        beside = [config] if config is not None else _beside(path)
+        settings = _settings(beside[0]) if len(beside) == 1 else {}
+        return _Reader(Script(read_module(path), settings), beside).from_script()
+    except RecursionError as error:
+        raise RecipeError(f"{path} is nested too deeply", "give --model, --data and --reward") from error
     except (TypeError, ZeroDivisionError) as error:
         raise RecipeError(
-            f"{reader.path}: a value of the configuration is of the wrong kind: {error}", "correct it there"
+            f"{path}: a value of the configuration is of the wrong kind: {one_line(error)}", "correct it there"
         ) from error
-    return result
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -212,9 +205,8 @@ def _beside(path: Path) -> list[Path]:
 
 
 class _Reader:
-    def __init__(self, script: Script) -> None:
-        self.script, self.path = script, script.main.path
-        self.beside: list[Path] = []
+    def __init__(self, script: Script, beside: Sequence[Path]) -> None:
+        self.script, self.path, self.beside = script, script.main.path, beside
 
     def from_script(self) -> TrlScript:
         """Everything that the script says."""

@@ -788,6 +788,7 @@ class Script:
     def _arguments(self) -> dict[str, Any]:
         """The arguments of the command line, with their defaults."""
         found: dict[str, Any] = {}
+        self._steps += len(self.made) // 8
         for call in self.made:
             if call.name == "set_defaults":
                 found |= call.keys

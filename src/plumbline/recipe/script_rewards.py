@@ -130,7 +130,8 @@ class RewardFile:
         imports = sorted(line for line in self._imports if line not in future)
         parts = [text for _, text in sorted(self._parts.items())]
         body = "\n".join([*future, *imports, *(f"\n{part}" for part in [*parts, *self._ends])]) + "\n"
-        return f"{FIRST} {self.script.main.path.name}, {digest(body)}: its rewards and what they need.\n{body}"
+        name = " ".join(self.script.main.path.name.split())
+        return f"{FIRST} {name}, {digest(body)}: its rewards and what they need.\n{body}"
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
