@@ -14,9 +14,9 @@ from plumbline.recipe.script import (
     UNKNOWN,
     Function,
     Instance,
+    LibraryName,
     Made,
     Module,
-    Named,
     Script,
     Text,
     Unknown,
@@ -261,7 +261,7 @@ class _Reader:
             result.notes.append("datasets names several: the recipe has the first")
         if stage == "rl":
             names = settings.get("reward_funcs") or []
-            known = [Named(name if "." in name else f"trl.rewards.{name}") for name in map(str, names)]
+            known = [LibraryName(name if "." in name else f"trl.rewards.{name}") for name in map(str, names)]
             self._rewards(known or None, [], result)
         self._config({key: each for key, each in settings.items() if key not in LIBRARY}, result)
         return result
@@ -279,17 +279,13 @@ class _Reader:
         )
 
     def _say_parsers(self, result: TrlScript) -> None:
-        kinds = [call.name for call in self.script.made if call.name.endswith("TrainerCallback")]
-        trainers = [
-            call for call in self.script.made if call.name.endswith(tuple(POSITIONS)) and call.name not in kinds
-        ]
-        if len(trainers) > 1:
-            names = ", ".join(call.name for call in trainers)
-            result.notes.append(f"the script builds {names}: the recipe has the first {trainers[0].name}")
+        names = [call.name for call in self.script.made if call.name.endswith(tuple(POSITIONS))]
+        if len(names) > 1:
+            result.notes.append(f"the script builds {', '.join(names)}: the recipe has the first of {result.stage}")
         if not self.script.parsers:
             return
         read = "what its command line has by default"
-        if self.script.settings and {*self.script.parsers} & (PARSED | {"cli", "parse"}):
+        if self.script.settings and {*self.script.parsers} & PARSED:
             read = f"what {self.beside[0].name} says"
         elif len(self.beside) > 1:
             read += f"; of {', '.join(file.name for file in self.beside)} give one with --config"
@@ -358,7 +354,7 @@ class _Reader:
             result.open("model.context", keys["max_seq_length"])
 
     def _dtype(self, value: Any, result: TrlScript) -> None:
-        name = value.tail if isinstance(value, Named) else value
+        name = value.tail if isinstance(value, LibraryName) else value
         if name in {"bfloat16", "float32"}:
             result.values["model.dtype"] = name
         elif name in {"float16", "half"}:
@@ -384,7 +380,7 @@ class _Reader:
     def _rows(self, value: Any, result: TrlScript) -> list[Made]:
         """Where the rows are from; what the script makes of them, in its order."""
         changes: list[Made] = []
-        split: str | None = None
+        split: str | int | None = None
         for _ in range(200):
             match value:
                 case Made(how="call", name="load_dataset"):
@@ -414,15 +410,18 @@ class _Reader:
                 case Made(how="call", name=name, owner=Made() as owner) if name in SAME_ROWS:
                     value = owner
                 case Made(how="item", args=[key], owner=owner):
-                    split = key if isinstance(key, str) else split
+                    split = key if isinstance(key, str | int) else split
                     value = owner
                 case Made(how="call", args=[Made() as inner, *_], node=node) if value.name not in {"chain", "zip"}:
                     result.notes.append(f"{source(node)} changes the rows, and is not taken over")
                     value = inner
                 case Made(how="attribute", owner=Made() as owner):
                     value = owner
-                case list() if value and all(isinstance(row, dict) for row in value):
-                    result.count = len(value)
+                case [Made(name="rows") as several]:
+                    value = several
+                case list() | dict() if plain(value) is not UNKNOWN:
+                    each = next(iter(value.values()), None) if isinstance(value, dict) else value
+                    result.count = len(each) if isinstance(each, list) else None
                     result.open(
                         "task.options.train", "the rows stand in the script: write them to a file of JSON lines"
                     )
@@ -435,17 +434,19 @@ class _Reader:
         self._prompts(changes, result)
         return changes
 
-    def _data_set(self, call: Made, split: str | None, result: TrlScript) -> None:
+    def _data_set(self, call: Made, split: str | int | None, result: TrlScript) -> None:
         path, config, *_ = [*call.args, None, None]
         path, config = call.keys.get("path", path), call.keys.get("name", config)
-        split = call.keys.get("split", split)
+        given: Any = call.keys.get("split", None if isinstance(split, int) else split)
+        if isinstance(given, list | tuple):
+            given = dict[Any, Any](enumerate(given)).get(split, Unknown(call.node))
         files = call.keys.get("data_files")
         if isinstance(files, dict):
-            files = files.get(split, next(iter(files.values()), None))
+            files = files.get(given, next(iter(files.values()), None))
         if isinstance(files, list):
             result.notes += ["the script reads several files: the recipe has the first"] if len(files) > 1 else []
             files = files[0] if files else None
-        unknown = next((one for one in (files or path, config, split) if plain(one) is UNKNOWN), None)
+        unknown = next((one for one in (files or path, config, given) if plain(one) is UNKNOWN), None)
         if unknown is not None or not isinstance(files or path, str):
             result.open(
                 "task.options.train", _reason(unknown) if unknown is not None else "the script names no data set"
@@ -453,7 +454,7 @@ class _Reader:
         elif files:
             result.data = str(files)
         else:
-            result.data = f"hf://{path}{f'/{config}' if config else ''}{f':{split}' if split else ''}"
+            result.data = f"hf://{path}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
 
     def _prompts(self, changes: list[Made], result: TrlScript) -> None:
         """The column that is asked, and the system message, where every change of the rows is plain."""
@@ -536,7 +537,7 @@ class _Reader:
             for item in items:
                 if isinstance(item, Function) and item.scope.module is not self.script.main and item.origin is None:
                     names.append(f"{self._module(item.scope.module)}:{getattr(item.node, 'name', '')}")
-                elif isinstance(item, Named) and "." in item.path:
+                elif isinstance(item, LibraryName) and "." in item.path:
                     where, _, name = item.path.rpartition(".")
                     names.append(f"{where}:{name}")
                 elif isinstance(item, Function | Instance) or (isinstance(item, Made) and item.how == "call"):
@@ -794,10 +795,12 @@ def _reason(value: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, Named):
+    if isinstance(value, LibraryName):
         return value.path
     if isinstance(value, Unknown):
         return str(value)
+    if isinstance(value, list | tuple):
+        value = next((one for one in value if isinstance(one, Unknown)), value)
     known = plain(value)
     node = getattr(value, "node", None)
     return shown(known) if known is not UNKNOWN else source(node) if node is not None else "no constant"

@@ -63,7 +63,7 @@ class Unknown:
 
 
 @dataclass(eq=False, repr=False)
-class Named:
+class LibraryName:
     """What an import binds, or nothing in the script: a dotted name."""
 
     path: str
@@ -181,7 +181,7 @@ class Text:
     parts: list[Any]
 
 
-class Place(str):
+class PathText(str):
     """A path."""
 
     __slots__ = ()
@@ -406,15 +406,15 @@ _CALCULATED: dict[str, Callable[..., Any]] = {
     "set": lambda items=(): list(dict.fromkeys(items)),
     "zip": lambda *some: list(zip(*some, strict=False)),
     "enumerate": lambda items, start=0: list(enumerate(items, start)),
-    "os.path.join": lambda *parts: Place(os.path.join(*parts)),  # noqa: PTH118 - texts, as the script has them
-    "os.path.dirname": lambda path: Place(os.path.dirname(path)),  # noqa: PTH120
-    "os.path.basename": lambda path: Place(os.path.basename(path)),  # noqa: PTH119
-    "os.path.abspath": Place,
-    "os.path.realpath": Place,
-    "os.path.expanduser": Place,
-    "os.getcwd": lambda: Place("."),
-    "Path": lambda *parts: Place(os.path.join(*parts) if parts else "."),  # noqa: PTH118
-    "Path.cwd": lambda: Place("."),
+    "os.path.join": lambda *parts: PathText(os.path.join(*parts)),  # noqa: PTH118 - texts, as the script has them
+    "os.path.dirname": lambda path: PathText(os.path.dirname(path)),  # noqa: PTH120
+    "os.path.basename": lambda path: PathText(os.path.basename(path)),  # noqa: PTH119
+    "os.path.abspath": PathText,
+    "os.path.realpath": PathText,
+    "os.path.expanduser": PathText,
+    "os.getcwd": lambda: PathText("."),
+    "Path": lambda *parts: PathText(os.path.join(*parts) if parts else "."),  # noqa: PTH118
+    "Path.cwd": lambda: PathText("."),
 }
 _BAGS = {"SimpleNamespace", "Namespace", "EasyDict", "edict", "Munch", "DictConfig", "create", "AttrDict", "Box"}
 _COPIES = {"copy.copy", "copy.deepcopy", "deepcopy", "OmegaConf.to_container", "omegaconf.OmegaConf.to_container"}
@@ -443,6 +443,7 @@ class Script:
         self._modules: dict[Path, Scope] = {}
         self._steps = self._depth = self._unsure = 0
         self._active: list[ast.AST] = []
+        self._loops: list[tuple[int, ast.expr, Any]] = []
         self._followed: set[ast.AST] = set()
         self.scope = Scope(module)
         self._run(module.tree.body, self.scope)
@@ -534,7 +535,7 @@ class Script:
                     line = f"import {item.name}" + (f" as {item.asname}" if item.asname else "")
                     found = self._beside(item.name, scope)
                     own = None if found is None else Instance(None, found.names)
-                    self._set(item.asname or path, own or Named(path, line), scope)
+                    self._set(item.asname or path, own or LibraryName(path, line), scope)
             case ast.ImportFrom(module=module, names=names, level=level):
                 beside = self._beside(module or "", scope)
                 for item in names:
@@ -542,7 +543,7 @@ class Script:
                         f" as {item.asname}" if item.asname else ""
                     )
                     found = None if beside is None else beside.names.get(item.name)
-                    given = Named(f"{module}.{item.name}".lstrip("."), line) if found is None else found
+                    given = LibraryName(f"{module}.{item.name}".lstrip("."), line) if found is None else found
                     self._set(item.asname or item.name, given, scope)
             case ast.Global(names=names):
                 scope.outer |= {*names}
@@ -556,7 +557,10 @@ class Script:
             items = [*items]
         if not isinstance(items, list | tuple) or len(items) > MOST_ROUNDS:
             self._bind(target, self._item(items, Unknown(target), target, scope), scope)
-            return self._either([body, []], scope)
+            self._loops.append((self._unsure + 1, target, items))
+            end = self._either([body, []], scope)
+            self._loops.pop()
+            return end
         for item in items:
             self._bind(target, item, scope)
             end = self._run(body, scope)
@@ -601,7 +605,7 @@ class Script:
                 self._unsure -= 1
                 for name, value in {} if left else scope.names.items():
                     known = after.get(name, value)
-                    keep = isinstance(known, Named | Function | Kind) or value is before.get(name)
+                    keep = isinstance(known, LibraryName | Function | Kind) or value is before.get(name)
                     after[name] = known if keep else _joined(known, value)
         scope.names = after
         return end
@@ -725,8 +729,8 @@ class Script:
         if holder is not None:
             return holder.names[name]
         if name == "__file__":
-            return Place(str(scope.module.path))
-        return scope.module.name if name == "__name__" else Named(name)
+            return PathText(str(scope.module.path))
+        return scope.module.name if name == "__name__" else LibraryName(name)
 
     def _formatted(self, part: ast.expr, scope: Scope) -> Any:
         if not isinstance(part, ast.FormattedValue):
@@ -744,8 +748,8 @@ class Script:
 
     def _attribute(self, owner: Any, name: str, node: ast.AST | None, scope: Scope) -> Any:
         match owner:
-            case Named(path=path):
-                return Named(f"{path}.{name}", owner.line)
+            case LibraryName(path=path):
+                return LibraryName(f"{path}.{name}", owner.line)
             case Instance(kind=kind, values=values):
                 found = values.get(name, None if kind is None else kind.member(name))
                 if name == "__dict__":
@@ -762,8 +766,8 @@ class Script:
                 return Unknown(node) if found is None else _default(found, self)
             case Made():
                 return self._given(owner, name, node, scope)
-            case Place() if name in {"parent", "name", "stem", "suffix"}:
-                return Place(getattr(Path(owner), name))
+            case PathText() if name in {"parent", "name", "stem", "suffix"}:
+                return PathText(getattr(Path(owner), name))
             case str() | list() | dict() | tuple():
                 return owner[name] if isinstance(owner, _Bag) and name in owner else _Method(owner, name)
         return Unknown(node)
@@ -826,10 +830,10 @@ class Script:
         return Unknown(node)
 
     def _operated(self, operation: ast.operator, one: Any, other: Any, node: ast.AST) -> Any:
-        if isinstance(one, Place) and isinstance(operation, ast.Div) and isinstance(other, str):
-            return Place(os.path.join(one, other))  # noqa: PTH118
+        if isinstance(one, PathText) and isinstance(operation, ast.Div) and isinstance(other, str):
+            return PathText(os.path.join(one, other))  # noqa: PTH118
         pair = {type(one), type(other)}
-        if isinstance(operation, ast.Add) and pair & {str, Text} and pair <= {str, Place, Text, Made}:
+        if isinstance(operation, ast.Add) and pair & {str, Text} and pair <= {str, PathText, Text, Made}:
             return _text([_Part(item) if isinstance(item, Made) else item for item in (one, other)])
         if isinstance(operation, ast.Mod) and isinstance(one, str):
             return Unknown(node)
@@ -930,7 +934,7 @@ class Script:
                     return self._method(base, name, args, keys, node)
                 except _FAILS:
                     return Unknown(node)
-            case Named(path=path):
+            case LibraryName(path=path):
                 return self._library(path, args, keys, node, scope)
             case Made(how="attribute", name=name, owner=owner):
                 return self._made(name, owner, args, keys, node, scope)
@@ -965,7 +969,7 @@ class Script:
         for kind in kinds:
             if isinstance(kind, Kind):
                 own = {*kind.fields(), *(LIBRARY if kind.library().endswith("Arguments") else ())}
-            elif isinstance(kind, Named) and kind.tail.startswith(("GRPO", "SFT", "Training")):
+            elif isinstance(kind, LibraryName) and kind.tail.startswith(("GRPO", "SFT", "Training")):
                 own = given.keys() - LIBRARY.keys() - known
             else:
                 own = {*LIBRARY}
@@ -996,7 +1000,7 @@ class Script:
                 missing = isinstance(found, Unknown) or (isinstance(found, Made) and found.how == "attribute")
                 return args[2] if missing and len(args) > 2 and not isinstance(first, Unknown) else found
             case "import_module" if isinstance(first, str):
-                return Named(first, f"import {first}")
+                return LibraryName(first, f"import {first}")
             case "replace" if path in {"replace", "dataclasses.replace"} and isinstance(first, Instance | Made):
                 return _changed(first, keys)
             case "asdict" | "vars" if isinstance(first, Instance):
@@ -1005,14 +1009,14 @@ class Script:
                 return {**(self._arguments() if first.name == "parse_args" else {}), **first.keys}
             case "cli" | "parse" if isinstance(first, Kind):
                 self.parsers.append(tail)
-                return self._instance(first, [], dict(self.settings), node, scope)
+                return self._instance(first, [], {}, node, scope)
             case _ if path in _COPIES and args:
                 return _changed(first, {}) if isinstance(first, Instance | Made) else _copied(first)
             case _ if tail in _BAGS and isinstance(first, dict | None):
                 return _bags({**(first or {}), **keys})
             case _ if tail in _LOADERS and (loaded := self._loaded(first, scope)) is not None:
                 return loaded
-        made = Made("call", tail, Named(path.rpartition(".")[0]), args, keys, node, scope)
+        made = Made("call", tail, LibraryName(path.rpartition(".")[0]), args, keys, node, scope)
         self.made.append(made)
         return made
 
@@ -1065,16 +1069,23 @@ class Script:
             case list() if name in {"append", "extend", "insert", "copy"} and len(base) < LONGEST:
                 if name == "copy":
                     return list(base)
+                if name == "append" and not base and self._loops and self._loops[-1][0] == self._unsure:
+                    _, target, over = self._loops[-1]
+                    if isinstance(over, Made) and isinstance(node, ast.Call):  # a row for each of a data set
+                        loop = [ast.comprehension(target, target, [], 0)]
+                        args = [Made("call", "rows", over, args, {}, ast.ListComp(node.args[0], loop), over.scope)]
+                        base += args
+                        return None
                 items = args[-1] if name == "extend" and isinstance(args[-1], list | tuple) else [args[-1]]
                 items = items if sure else [Unknown(node, f"{source(node)} is in an if or a loop")]
                 base[0:0] = items if name == "insert" else []
                 base += items if name != "insert" else []
                 return None
             case str():
-                if isinstance(base, Place) and name in {"resolve", "absolute", "expanduser", "as_posix"}:
+                if isinstance(base, PathText) and name in {"resolve", "absolute", "expanduser", "as_posix"}:
                     return base
-                if isinstance(base, Place) and name == "joinpath":
-                    return Place(os.path.join(base, *args))  # noqa: PTH118
+                if isinstance(base, PathText) and name == "joinpath":
+                    return PathText(os.path.join(base, *args))  # noqa: PTH118
                 if name == "format":
                     return _filled(base, args, keys, node)
                 if name == "join" and args and isinstance(args[0], list | tuple):
@@ -1084,7 +1095,7 @@ class Script:
                     return base.replace(*args)
                 if name in _TEXT_METHODS:
                     return getattr(base, name)(*args)
-                if isinstance(base, Place) and name in {"read_text", "open"}:
+                if isinstance(base, PathText) and name in {"read_text", "open"}:
                     return Made("call", "open", None, [str(base)], keys, node, self.scope)
         return Unknown(node)
 
@@ -1253,7 +1264,7 @@ def _default(value: Any, script: Script) -> Any:
     if not isinstance(value, Made) or value.name not in {"field", "Field"}:
         return _copied(value)
     if (factory := value.keys.get("default_factory")) is not None:
-        if isinstance(factory, Named):
+        if isinstance(factory, LibraryName):
             return {"list": [], "dict": {}}.get(factory.path, Unknown(value.node))
         return script.called(factory, [], {}, value.node or ast.Pass(), value.scope)
     return value.keys.get("default", value.args[0] if value.args else Unknown(value.node))

@@ -15,8 +15,8 @@ from plumbline.recipe.script import (
     Function,
     Instance,
     Kind,
+    LibraryName,
     Made,
-    Named,
     Scope,
     Script,
     last_name,
@@ -165,7 +165,7 @@ class RewardFile:
         elif own:
             for statement in own:
                 self._add_statement(statement, name, value, user, node)
-        elif isinstance(value, Named) and value.line:
+        elif isinstance(value, LibraryName) and value.line:
             self._imports[value.line] = None
         elif isinstance(value, Function | Kind) and getattr(value.node, "name", "") == name:
             self._add(value.node, value.scope, name, user)

@@ -462,7 +462,8 @@ def written(what: Start, seen: _Seen) -> str:
 
 def _called(what: Start) -> str:
     data = what.data.removeprefix(HUB).partition(":")[0]
-    return f"{Path(data).stem if Path(data).suffix else Path(data).name}-{Path(what.model).name}".lower()
+    parts = [Path(data).stem if Path(data).suffix else Path(data).name, Path(what.model).name]
+    return "-".join(part for part in parts if part != TODO).lower()
 
 
 def _options(seen: _Seen, todo: Mapping[str, str]) -> list[str]:
