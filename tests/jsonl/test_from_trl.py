@@ -178,6 +178,71 @@ args = dataclasses.replace(base, learning_rate=CFG["lr"] / 3, per_device_train_b
 train = load_dataset("some/rows", split="train").shuffle(seed=1).map(build)
 GRPOTrainer(model=CFG["model"], args=args, reward_funcs=accuracy, train_dataset=train).train()
 """
+COURSE = """
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from peft import LoraConfig, get_peft_model
+from trl import GRPOConfig, GRPOTrainer
+from datasets import load_dataset
+def talk(example):
+    return {"prompt": [{"role": "system", "content": "S"}, {"role": "user", "content": example["problem"]}]}
+train, test = load_dataset("some/rows", split=["train[:5%]", "test[:5%]"])
+train = train.map(talk).remove_columns(["messages", "problem"])
+quantized = BitsAndBytesConfig(load_in_4bit=True)
+model = AutoModelForCausalLM.from_pretrained("some/model", device_map="auto", quantization_config=quantized)
+model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=8, lora_alpha=32, lora_dropout=0.1))
+def accuracy(completions, **kwargs):
+    return [float(one[0]["content"] == right) for one, right in zip(completions, kwargs["solution"])]
+trainer = GRPOTrainer(model=model, reward_funcs=[accuracy], train_dataset=train,
+    args=GRPOConfig(output_dir="out", num_train_epochs=1, bf16=True, num_generations=4, gradient_accumulation_steps=16))
+trainer.train()
+"""
+CLASSES = """
+import os, random
+from dataclasses import dataclass, field
+from datasets import Dataset, load_dataset
+from config import EXTRA
+import config, my_rewards
+from trl import GRPOConfig, GRPOTrainer
+@dataclass(frozen=True)
+class Settings:
+    model: str = os.environ.get("MODEL", config.MODEL)
+    lr: float = 1e-6 * 5
+    group: int = 4
+    steps: int = field(default=20)
+    @property
+    def answers(self): return self.group * 2
+class Runner:
+    def __init__(self, settings): self.settings = settings
+    def config(self):
+        one = self.settings
+        steps = one.steps if random.random() < 2 else 7
+        return GRPOConfig("out", False, learning_rate=one.lr, num_generations=one.group, max_steps=steps,
+                          per_device_train_batch_size=one.answers, **EXTRA)
+    def rows(self):
+        rows = []
+        for row in load_dataset("some/rows", "main", split="train"):
+            rows.append({"prompt": "Q: " + row["question"], "answer": row["gold"].strip()})
+        return Dataset.from_list(rows)
+    def train(self):
+        return GRPOTrainer(self.settings.model, [my_rewards.accuracy], self.config(), self.rows()).train()
+def launch(): Runner(Settings()).train()
+"""
+SUPERVISED = """
+from unsloth import FastModel
+from transformers import TrainingArguments
+from trl import SFTTrainer
+from datasets import load_dataset
+FORM = "Below: {} {}"
+model, tokenizer = FastModel.from_pretrained("some/model", max_seq_length=2048, load_in_4bit=False)
+def form(rows):
+    texts = []
+    for one, other in zip(rows["instruction"], rows["output"]):
+        texts.append(FORM.format(one, other) + tokenizer.eos_token)
+    return {"text": texts}
+rows = load_dataset("some/rows", split="train").map(form, batched=True)
+SFTTrainer(model=model, train_dataset=rows, dataset_text_field="text", max_seq_length=512,
+           args=TrainingArguments(per_device_train_batch_size=2, gradient_accumulation_steps=4, max_steps=60)).train()
+"""
 REWARDS = """
 def accuracy(completions, answer, **kwargs):
     return [float(one.split("####")[1].strip() in each) for each, one in zip(completions, answer)]
@@ -306,6 +371,48 @@ KINDS = {
             "rl.optimiser.learning_rate": pytest.approx(1e-6),
             "rl.prompts_per_step": 2,
             **NO_STEPS,
+        },
+    ),
+}
+KINDS |= {
+    "course": (
+        {"train.py": COURSE},
+        {
+            "model.name": "some/model",
+            "model.quantize": "4bit",
+            "model.lora.alpha": 32,
+            HUB: "hf://some/rows:train[:5%]",
+            "task.options.prompt": "problem",
+            "task.options.system": "S",
+            "rl.prompts_per_step": 32,
+            **NO_STEPS,
+        },
+    ),
+    "classes": (
+        {"train.py": CLASSES, "config.py": "MODEL = 'some/model'\nEXTRA = dict(beta=0.1, seed=3)"},
+        {
+            "model.name": "some/model",
+            HUB: "hf://some/rows/main:train",
+            "task.options.prompt": "Q: {question}",
+            "task.options.score": "train_rewards:accuracy",
+            "rl.optimiser.learning_rate": 5e-6,
+            "rl.beta": 0.1,
+            "rl.prompts_per_step": 2,
+            "seed": 3,
+            **NO_STEPS,
+        },
+    ),
+    "supervised": (
+        {"train.py": SUPERVISED},
+        {
+            "model.name": "some/model",
+            "model.context": 512,
+            "model.quantize": None,
+            "task.options.prompt": "TODO",
+            "task.options.score": "TODO",
+            "sft.batch_size": 8,
+            "sft.steps": 60,
+            "sft.optimiser.learning_rate": 5e-5,
         },
     ),
 }

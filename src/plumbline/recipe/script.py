@@ -449,14 +449,18 @@ class Script:
         self._run(module.tree.body, self.scope)
 
     def follow_unasked(self, name: str) -> None:
-        """Follow functions that nothing calls, as a launcher would, where they name what ends in `name`."""
-        for value in [*self.scope.names.values()]:
-            methods = value.values.values() if isinstance(value, Kind) else [value]
-            for one in [item for item in methods if isinstance(item, Function)]:
-                names = (last_name(node) for node in ast.walk(one.node))
-                if one.node not in self._followed and any(each.endswith(name) for each in names):
-                    bound = Instance(value, dict(value.values)) if isinstance(value, Kind) else None
-                    self._inline(one if bound is None else _bound(one, bound), [], {}, one.node)
+        """Follow functions that nothing calls, as a launcher would, until one makes what ends in `name`."""
+        functions = [(None, one) for one in self.scope.names.values() if isinstance(one, Function)]
+        kinds = [one for one in self.scope.names.values() if isinstance(one, Kind)]
+        methods = [(kind, one) for kind in kinds for one in kind.values.values() if isinstance(one, Function)]
+        inner = {last_name(node) for _, one in [*functions, *methods] for node in ast.walk(one.node)}
+        functions.sort(key=lambda pair: getattr(pair[1].node, "name", "") in inner)  # first what no other names
+        for kind, one in [*functions, *methods]:
+            if any(call.name.endswith(name) for call in self.made):
+                break
+            if one.node not in self._followed and one.scope is self.scope:
+                bound = one if kind is None else _bound(one, Instance(kind, dict(kind.values)))
+                self._inline(bound, [], {}, one.node)
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
