@@ -316,8 +316,8 @@ class _Reader:
                 self._loaded(made, result)
             elif made.name == "get_peft_model":
                 config = next((one for one in made.args if isinstance(one, Made) and one.name == "LoraConfig"), None)
-                ours = {"r": 16, "lora_alpha": 16, **made.keys} if config is None else config.keys
-                self._lora(ours if config is None else {"r": 8, "lora_alpha": 8, **config.keys}, result)
+                size, keys = (16, made.keys) if config is None else (8, config.keys)
+                self._lora({"r": size, "lora_alpha": size, **keys}, result)
         match given.get("peft_config"):
             case Made(name="LoraConfig", keys=keys):
                 self._lora({"r": 8, "lora_alpha": 8, **keys}, result)

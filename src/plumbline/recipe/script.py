@@ -819,8 +819,6 @@ class Script:
         match owner:
             case Made() if isinstance(key, str) and key in owner.keys and owner.how == "call":
                 return owner.keys[key]
-            case Made() if owner.name == "parse_known_args" and key == 0:
-                return owner.owner
             case Made():
                 return Made("item", "", owner, [key], {}, node, scope)
             case Instance() if isinstance(key, str) and key in owner.values:

@@ -152,7 +152,7 @@ def start(what: Start) -> list[str]:
     parse(_without_open(values), str(what.out))
     write_text(what.out, text)
     named = [f"{key} ({why})" for key, why in (what.script.todo if what.script else {}).items()]
-    ready = seen.next_step or f"Train:  plumbline run {what.out} --trust-code"
+    train = "" if named else f"Train:  plumbline run {what.out} --trust-code"
     return [
         *seen.lines,
         *taken,
@@ -164,7 +164,7 @@ def start(what: Start) -> list[str]:
             else [f"{what.out} is written. Try the reward:  plumbline audit {what.out} --trust-code"]
         ),
         "Keys in your editor:  plumbline recipe --schema --out recipe.schema.json",
-        *([] if named else [ready]),
+        *filter(None, [seen.next_step or train]),
     ]
 
 
