@@ -330,7 +330,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "recipe": ["--all", "--commented", "--json", "--out", "--schema", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
         "get": ["--json", "--out"],
-        "init": ["--data", "--from", "--gold", "--model", "--out", "--prompt", "--reward", "--trust-code"],
+        "init": ["--config", "--data", "--from", "--gold", "--model", "--out", "--prompt", "--reward", "--trust-code"],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
         "sweep": [f"--{name}" for name in SWEEP_FLAGS.split()],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],

@@ -1,7 +1,7 @@
 """A first recipe for rows and a reward function: what is written, what is said, and what a script for TRL becomes."""
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 import yaml
@@ -258,8 +258,10 @@ def test_a_script_for_trl_becomes_a_recipe_and_is_not_run(place):
     }
     assert values["sampling"] == {"max_tokens": 128, "top_k": 50}
     assert values["run"] == {"trackers": ["wandb"]}
+    assert values["seed"] == "TODO"
+    assert "seed: TODO  # int(sys.argv[1])" in text
+    assert "TODO: seed (int(sys.argv[1]))" in said
     for note in (
-        "seed=int(sys.argv[1]) is no constant in the script",
         "min_p=0.1 has no twin",
         "lora_dropout=0.05 of LoRA has no twin",
         "use_vllm=True is engine: vllm",
@@ -276,22 +278,6 @@ def test_code_that_only_a_script_names_is_not_imported_without_trust(place, monk
     assert "the reward was not tried, because only the script names it: add --trust-code" in said
     assert values["task"]["options"]["gold"] == "answer"
     assert "gold answers earn" not in said
-
-
-OWN = """
-import trl
-def mine(completions, **kwargs): ...
-{before}trl.GRPOTrainer(model="m", reward_funcs=mine, args=trl.GRPOConfig(max_steps={steps})).train()
-"""
-
-
-def test_a_reward_in_the_script_itself_is_named_where_an_import_does_not_train(place):
-    guarded = script(place, OWN.format(before='if __name__ == "__main__":\n    ', steps=7), "guarded.py")
-    assert read_script(guarded).rewards == ["guarded:mine"]
-    bare = script(place, OWN.format(before="", steps=7), "bare.py")
-    with pytest.raises(RecipeError, match=r"mine is defined in .*bare.py, which trains when it is imported") as error:
-        begin(place, None, script=bare)
-    assert "add --reward rewards:mine" in error.value.fix
 
 
 @pytest.mark.parametrize(
@@ -329,7 +315,7 @@ trainer = SFTTrainer(model=model, train_dataset=rows, args=SFTConfig(max_length=
     assert read.values["model.lora"] == {"rank": 8, "alpha": 16}
     assert read.values["model.quantize"] == "4bit"
     assert (read.values["model.context"], read.values["sft.epochs"], read.values["sft.batch_size"]) == (2048, 1, 8)
-    assert "the script changes the rows (map)" in read.notes[0]
+    assert "map(str) changes the rows" in read.notes[0]
     _, values, _ = begin(place, "score", data="rows.jsonl", script=place.folder / "train.py")
     assert values["sft"]["epochs"] == 1
     assert "rl" not in values
@@ -337,7 +323,11 @@ trainer = SFTTrainer(model=model, train_dataset=rows, args=SFTConfig(max_length=
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("x = (", "is no Python"), ("x = 1", "builds neither"), ("GRPOConfig(num_generations='8')", "of the wrong kind")],
+    [
+        ("x = (", "is no Python"),
+        ("x = 1", "builds no GRPOTrainer"),
+        ("GRPOConfig(num_generations='8')", "of the wrong kind"),
+    ],
 )
 def test_a_script_that_says_nothing_is_an_error(place, text, message):
     with pytest.raises(RecipeError, match=message):
@@ -394,7 +384,9 @@ def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, stra
     with suppress(RecipeError):
         lines, _ = start(started("m", "rows.jsonl", f"{place.module}:score", source, path))
         assert max(map(len, lines)) < 400
-    assert not path.exists() or load(path).model.name == "m"
+    if path.exists():
+        with pytest.raises(RecipeError, match="is not finished") if "TODO" in path.read_text() else nullcontext():
+            assert load(path).model.name == "m"
 
 
 def test_a_name_that_no_file_can_have_is_none(place):
@@ -406,7 +398,7 @@ def test_a_script_may_be_long_and_names_many_functions(place):
     many = [f"f{number}" for number in range(2000)]
     text = f"import trl\n{''.join(f'def {name}(): ...' + chr(10) for name in many)}config = trl.GRPOConfig()\n"
     read = read_script(script(place, f"{text}trainer = trl.GRPOTrainer(reward_funcs=[{', '.join(many)}])\n"))
-    assert read.own == many
+    assert read.rewards == [f"train_rewards:{name}" for name in many]
     with pytest.raises(RecipeError, match="too large"):
         read_script(script(place, text + "#" * 2**20))
 

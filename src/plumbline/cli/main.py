@@ -51,7 +51,7 @@ DRY_RUN = (
     "the exit status is 1)."
 )
 ROWS = "Rows: JSON (lines or a list), CSV, Parquet, or a data set OWNER/NAME[/CONFIG][:SPLIT] of the Hugging Face hub."
-FROM_SCRIPT = "A script that trains with TRL. It is read and never run: model, data, rewards and settings come from it."
+FROM_SCRIPT = "A script or notebook that trains with TRL, or its YAML. It is read and never run: all comes from it."
 VARY = "Values to try; several: all combinations."
 SEEDS = "Run each with these seeds: means and intervals over them, and a report."
 SWEEP_FOLDER = "Where the runs go; by default runs/NAME-sweep, after the recipe."
@@ -200,6 +200,9 @@ def init(
         str | None, typer.Option(metavar="MODULE:FUNCTION[,...]", help="Reward functions, as in TRL or of one answer.")
     ] = None,
     script: Annotated[Path | None, typer.Option("--from", metavar="SCRIPT", help=FROM_SCRIPT)] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="YAML", help="The settings that SCRIPT is started with.")
+    ] = None,
     prompt: Annotated[
         str | None, typer.Option(metavar="COLUMN|TEMPLATE", help="The prompt, such as '{question} {choices:options}'.")
     ] = None,
@@ -220,7 +223,7 @@ def init(
     from plumbline.runs.record import last_model
     from plumbline.tasks.jsonl.start import start, started
 
-    given = started(model, data, reward, script, out, prompt, gold)
+    given = started(model, data, reward, script, out, prompt, gold, config)
     given.model = last_model(given.model)
     given.settings = settled_keys(given.model)
     lines, ready = start(given)

@@ -29,6 +29,8 @@ from plumbline.storage import SMALL, dumps, read_text
 
 MOST_PARENTS = 20
 """Recipes that a recipe may extend, one after the other."""
+TODO = "TODO"
+"""The value of a key that is still open: nothing starts from a recipe that has one."""
 _GROUP = re.compile(r"# Group (\d+): (.+)")
 _HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 DATA = (".jsonl", ".csv", ".parquet")
@@ -115,10 +117,15 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
             of a family that may not be imported (see `plumbline.config.imports.allowed`) are not checked either.
 
     Raises:
-        RecipeError: names every wrong key, with the nearest right one or with the families that read it; there is no
-            such family.
+        RecipeError: names every value that is `TODO`; or every wrong key, with the nearest right one or with the
+            families that read it; there is no such family.
     """
     values = without_gone(values) if written else values
+    if not written and (todo := [key for key, value in leaves(values) if value == TODO and key != "description"]):
+        raise RecipeError(
+            f"{name} is not finished: {', '.join(todo[:50])} {'is' if len(todo) == 1 else 'are'} {TODO}",
+            "write a value for each; the comment behind it says what is known",
+        )
     parts = {key: each for key in ("model", "sampling") if isinstance(each := values.get(key), Mapping)}
     model, sampling = parts.get("model", {}), parts.get("sampling", {})
     family = model.get("family", ModelSection.model_fields["family"].default)

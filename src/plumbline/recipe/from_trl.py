@@ -1,13 +1,33 @@
-"""What a training script for TRL says, as keys of a recipe. The script is read as a syntax tree and never run."""
+"""What a training script for TRL says, as keys of a recipe. The script is followed as text and never run."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import RecipeError
-from plumbline.storage import one_line, read_text
+from plumbline.recipe.files import TODO
+from plumbline.recipe.script import (
+    LIBRARY,
+    PARSED,
+    UNKNOWN,
+    Function,
+    Instance,
+    LibraryName,
+    Made,
+    Module,
+    Script,
+    Text,
+    Unknown,
+    plain,
+    read_module,
+    read_settings,
+    shown,
+    source,
+)
+from plumbline.recipe.script_rewards import RewardFile, module_name
+from plumbline.storage import one_line
 
 CONFIGS = {"GRPOConfig": "rl", "SFTConfig": "sft"}
 """Which section of a recipe each configuration of TRL becomes."""
@@ -70,14 +90,31 @@ OPTIMISER = {
 UNNEEDED = frozenset({"output_dir", "run_name", "logging_steps", "logging_first_step", "log_completions"})
 """The name of the run; and what every run records anyway."""
 LORA = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
+SILENT = ("logging_", "log_", "hub_", "push_to_hub", "dataloader_", "disable_tqdm", "ddp_", "save_", "vllm_", "remove_")
+"""What begins so changes nothing that is learnt."""
 SCHEDULES = ("constant", "constant_with_warmup", "cosine", "linear")
-LOADS = {"from_csv", "from_json", "from_parquet", "read_csv", "read_json", "read_parquet"}
-CHANGES = {"map", "filter", "rename_column", "rename_columns"}
-LARGEST = 2**20
-"""Bytes of a script. Its syntax tree has some thousand times as many."""
-LARGEST_NUMBER = 2**64
-LONGEST_SHOWN = 120
-"""Letters of a value or an expression in a note."""
+LOADS = {"from_csv", "from_json", "from_parquet", "read_csv", "read_json", "read_parquet", "load_from_disk"}
+SAME_ROWS = {
+    *("shuffle", "remove_columns", "select_columns", "with_format", "set_format", "cast", "cast_column", "flatten"),
+    *(
+        "to_iterable_dataset",
+        "reset_index",
+        "flatten_indices",
+        "with_transform",
+        "copy",
+        "dropna",
+        "to_dict",
+        "to_list",
+    ),
+}
+"""Changes of a data set that change no value of a row."""
+INNER_ROWS = {"from_list", "from_pandas", "from_dict", "from_records", "DataFrame", "list", "loads", "load", "open"}
+"""What holds the rows of what it is given."""
+TO_FILE = "write the rows that the script makes to a file (dataset.to_json) and name it in train"
+POSITIONS = {
+    "GRPOTrainer": ("model", "reward_funcs", "args", "train_dataset"),
+    "SFTTrainer": ("model", "args", "data_collator", "train_dataset"),
+}
 
 
 @dataclass
@@ -92,227 +129,577 @@ class TrlScript:
     """Each as `module:function`."""
     values: dict[str, Any] = field(default_factory=dict)
     """By the key of the recipe, such as `rl.optimiser.learning_rate`."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the task: `prompt`, `system`, where the script says how a row becomes a prompt."""
+    todo: dict[str, str] = field(default_factory=dict)
+    """What the script has where a key is open, by the key."""
     epochs: float | None = None
     """Where the script counts passes over the prompts and not steps of RL."""
+    count: int | None = None
+    """Rows that the script takes, where it says so."""
+    makes: bool = False
+    """Whether rewards see columns that the script makes, or messages where the rows have texts."""
     notes: list[str] = field(default_factory=list)
     """What has no twin, or could not be read, a sentence each."""
-    own: list[str] = field(default_factory=list)
-    """Reward functions in the script itself, where importing it would train."""
+    module: str = ""
+    """What the module of taken rewards is called."""
+    taken: str = ""
+    """Its text."""
+    refused: list[str] = field(default_factory=list)
+    """Why rewards of the script cannot be taken over."""
+
+    def open(self, key: str, why: object) -> None:
+        """Leave a key of the recipe open."""
+        self.values[key] = TODO
+        self.todo[key] = str(why)
 
 
-def read_script(path: Path) -> TrlScript:
-    """Read a script that trains with TRL.
+def read_script(path: Path, config: Path | None = None) -> TrlScript:
+    """Read a script or notebook that trains with TRL, or the YAML file of its command line.
+
+    Args:
+        path: of the script.
+        config: the YAML file that its own parser is given; by default one of the same name beside it, or the only one
+            there that names a setting of a training.
 
     Raises:
-        RecipeError: it cannot be read, is no Python, or builds neither a GRPOConfig nor an SFTConfig.
+        RecipeError: it cannot be read, is no Python, or trains with nothing that is known.
     """
-    text = read_text(path, RecipeError, LARGEST)
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        deep = isinstance(error, MemoryError | RecursionError)
-        why = "it is nested too deeply" if deep else one_line(error)
-        raise RecipeError(f"{path} is no Python: {why}", "give the script that trains with TRL") from error
-    try:
-        return _Reader(tree, path).script()
+        if path.suffix in {".yaml", ".yml"}:
+            return _Reader(Script(Module(path, "", ast.parse("")), {}), []).from_settings(_settings(path))
+        beside = [config] if config is not None else _beside(path)
+        settings = _settings(beside[0]) if len(beside) == 1 else {}
+        return _Reader(Script(read_module(path), settings), beside).from_script()
+    except RecursionError as error:
+        raise RecipeError(f"{path} is nested too deeply", "give --model, --data and --reward") from error
     except (TypeError, ZeroDivisionError) as error:
         raise RecipeError(
             f"{path}: a value of the configuration is of the wrong kind: {one_line(error)}", "correct it there"
         ) from error
 
 
-class _Reader:
-    def __init__(self, tree: ast.Module, path: Path) -> None:
-        self.tree, self.path = tree, path
-        nodes = [*ast.walk(tree)]
-        self.calls = [node for node in nodes if isinstance(node, ast.Call)]
-        self.functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-        self.assigned: dict[str, list[ast.expr]] = {}
-        self.imported: dict[str, str] = {}
-        for node in nodes:
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
-                    if isinstance(first, ast.Name):
-                        self.assigned.setdefault(first.id, []).append(node.value)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                self.imported |= {item.asname or item.name: f"{node.module}:{item.name}" for item in node.names}
-            elif isinstance(node, ast.Import):
-                self.imported |= {item.asname or item.name: item.name for item in node.names}
+def _settings(path: Path) -> dict[str, Any]:
+    read = read_settings(path)
+    if not isinstance(read, dict) or "compute_environment" in read or "distributed_type" in read:
+        raise RecipeError(f"{path} holds no settings of a training with TRL", "give the file that sets them")
+    return {str(key): each for key, each in read.items()}
 
-    def script(self) -> TrlScript:
+
+def _beside(path: Path) -> list[Path]:
+    """The YAML files beside a script that may hold its settings, the one of its name alone where there is one."""
+    same = [file for suffix in (".yaml", ".yml") if (file := path.with_suffix(suffix)).is_file()]
+    if same:
+        return same[:1]
+    found = []
+    for file in sorted([*path.parent.glob("*.yaml"), *path.parent.glob("*.yml")])[:50]:
+        try:
+            keys = read_settings(file)
+        except RecipeError:
+            continue
+        wanted = {"model_name_or_path", "learning_rate", "dataset_name", "num_generations"}
+        other = file.with_suffix(".py").exists()  # it is that script's
+        if isinstance(keys, dict) and len(wanted & keys.keys()) > 1 and not other:
+            found.append(file)
+    return found
+
+
+class _Reader:
+    def __init__(self, script: Script, beside: Sequence[Path]) -> None:
+        self.script, self.path, self.beside = script, script.main.path, beside
+
+    def from_script(self) -> TrlScript:
         """Everything that the script says."""
-        config = next((call for name in CONFIGS for call in self._named(name)), None)
-        if config is None:
-            raise RecipeError(
-                f"{self.path} builds neither a GRPOConfig nor an SFTConfig",
-                "give the script that does; with a command line or a YAML file in its place, use --model, --data and "
-                "--reward",
-            )
-        stage = CONFIGS[_name(config.func)]
-        result = TrlScript(stage)
-        trainer = next(iter(self._named("GRPOTrainer" if stage == "rl" else "SFTTrainer")), None)
-        given = {key.arg: key.value for key in trainer.keywords if key.arg} if trainer else {}
-        for name, node in zip(("model", "reward_funcs"), trainer.args if trainer else (), strict=False):
-            given.setdefault(name, node)
-        result.model = self._model(given.get("model"))
-        result.data = self._data(result.notes)
+        trainer, config = self._trainer(), None
+        if trainer is None:
+            self.script.follow_unasked("Trainer")
+            trainer = self._trainer()
+        given = dict(trainer.keys) if trainer else {}
+        if trainer is None:
+            config = next((call for call in self.script.made if call.name in CONFIGS), None)
+            if config is None:
+                raise self._trains_otherwise()
+            stage = CONFIGS[config.name]
+        else:
+            name = next(name for name in POSITIONS if trainer.name.endswith(name))
+            stage = "rl" if name == "GRPOTrainer" else "sft"
+            given = {**dict(zip(POSITIONS[name], trainer.args, strict=False)), **given}
+            config = given.get("args")
+        result = TrlScript(stage, notes=[*self.script.main.notes])
+        if trainer is not None and (own := trainer.kind or trainer.name) not in POSITIONS:
+            result.notes.append(f"{own} is a trainer of the script's own: what it changes is not taken over")
+        self._say_parsers(result)
+        self._model(given, result)
+        steps = self._rows(given.get("train_dataset"), result) if trainer else []
         if stage == "rl":
-            self._rewards(given.get("reward_funcs"), result)
-        self._config(config, result)
-        self._adapters(result)
+            self._rewards(given.get("reward_funcs"), steps, result)
+        self._config(self._settings(config, given, result), result)
         return result
 
-    def _named(self, name: str) -> Iterator[ast.Call]:
-        return (call for call in self.calls if _name(call.func) == name)
+    def from_settings(self, settings: Mapping[str, Any]) -> TrlScript:
+        """What `trl grpo --config` or `trl sft --config` would do."""
+        rl = {"reward_funcs", "num_generations", "max_completion_length", "beta", "loss_type", "scale_rewards"}
+        stage = "rl" if rl & settings.keys() else "sft"
+        if (
+            not ({"model_name_or_path", "dataset_name", "datasets", "learning_rate", "max_length"} | rl)
+            & settings.keys()
+        ):
+            raise RecipeError(f"{self.path} holds no settings of a training with TRL", "give the file that sets them")
+        result = TrlScript(stage)
+        scope = self.script.scope
+        own = Made(
+            "call", "ModelConfig", None, [], {key: settings[key] for key in LIBRARY.keys() & settings}, None, scope
+        )
+        first = next(iter(settings.get("datasets") or [{}]))
+        where = {"path": settings.get("dataset_name"), "name": settings.get("dataset_config"), **first}
+        where["split"] = first.get("split") or settings.get("dataset_train_split", "train")
+        lora = Made("call", "get_peft_config", None, [own], {}, None, scope)
+        self._model({"model": settings.get("model_name_or_path"), "peft_config": lora}, result)
+        result.values |= {"model.quantize": "4bit"} if settings.get("load_in_4bit") is True else {}
+        self._rows(Made("call", "load_dataset", None, [], where, None, scope), result)
+        if len(settings.get("datasets") or []) > 1:
+            result.notes.append("datasets names several: the recipe has the first")
+        if stage == "rl":
+            names = settings.get("reward_funcs") or []
+            known = [LibraryName(name if "." in name else f"trl.rewards.{name}") for name in map(str, names)]
+            self._rewards(known or None, [], result)
+        self._config({key: each for key, each in settings.items() if key not in LIBRARY}, result)
+        return result
 
-    def _assigned_to(self, node: ast.expr | None) -> ast.expr | None:
-        """What a name stands for, where it is assigned once; any other expression is itself."""
-        names: set[str] = set()
-        while isinstance(node, ast.Name) and node.id not in names and len(self.assigned.get(node.id, [])) == 1:
-            names.add(node.id)
-            node = self.assigned[node.id][0]
-        return node
+    def _trainer(self) -> Made | None:
+        found = [call for name in POSITIONS for call in self.script.made if call.name.endswith(name)]
+        return found[0] if found else None
 
-    def _value(self, node: ast.expr | None) -> Any:
-        """A constant that a recipe can hold, or a name that is assigned once and is one; `_UNKNOWN` for all else."""
-        found = self._assigned_to(node)
-        if found is None:
-            return _UNKNOWN
-        try:
-            value = ast.literal_eval(found)
-        except (ValueError, TypeError, MemoryError, RecursionError):
-            return _UNKNOWN
-        return value if _is_plain(value) else _UNKNOWN
+    def _trains_otherwise(self) -> RecipeError:
+        others = sorted({call.name for call in self.script.made if call.name.endswith("Trainer")})
+        what = f"trains with {', '.join(others)}" if others else "builds no GRPOTrainer and no SFTTrainer"
+        return RecipeError(
+            f"{self.path} {what}, and init reads scripts for GRPOTrainer and SFTTrainer",
+            "give the script that builds one, or the YAML file of `trl grpo`; or use --model, --data and --reward",
+        )
 
-    def _text(self, *nodes: ast.expr | None) -> str | None:
-        """The first of these that is a text."""
-        return next((value for node in nodes if isinstance(value := self._value(node), str)), None)
+    def _say_parsers(self, result: TrlScript) -> None:
+        names = [call.name for call in self.script.made if call.name.endswith(tuple(POSITIONS))]
+        if len(names) > 1:
+            result.notes.append(f"the script builds {', '.join(names)}: the recipe has the first of {result.stage}")
+        if not self.script.parsers:
+            return
+        read = "what its command line has by default"
+        if self.script.settings and {*self.script.parsers} & PARSED:
+            read = f"what {self.beside[0].name} says"
+        elif len(self.beside) > 1:
+            read += f"; of {', '.join(file.name for file in self.beside)} give one with --config"
+        result.notes.append(f"the script reads a command line: the recipe has {read}")
 
-    def _model(self, node: ast.expr | None) -> str | None:
-        if text := self._text(node):
-            return text
-        for call in self._named("from_pretrained"):
-            keys = {key.arg: key.value for key in call.keywords}
-            owner = _source(call.func)
-            if "Tokenizer" in owner or "Processor" in owner:
+    # -- the model -----------------------------------------------------------------------------------------------------
+
+    def _model(self, given: Mapping[str, Any], result: TrlScript) -> None:
+        value = given.get("model")
+        chain: list[Made] = []
+        while isinstance(value, Made) and len(chain) < 20:
+            chain.append(value)
+            if value.how == "call" and value.name == "from_pretrained":
+                keys = value.keys
+                names = (keys.get("model_name"), keys.get("pretrained_model_name_or_path"), *value.args[:1], TODO)
+                value = next(name for name in names if name is not None)
+            else:
+                inner = [one for one in (*value.args, *value.keys.values()) if isinstance(one, Made)]
+                value = inner[0] if inner and value.how == "call" else value.owner
+        text = plain(value)
+        if isinstance(text, str) and text and text != TODO:
+            result.model = text
+        else:
+            result.open("model.name", value if isinstance(value, Unknown) else f"the script has {_written(value)}")
+        values = result.values
+        for made in chain:
+            if made.name == "from_pretrained":
+                self._loaded(made, result)
+            elif made.name == "get_peft_model":
+                config = next((one for one in made.args if isinstance(one, Made) and one.name == "LoraConfig"), None)
+                size, keys = (16, made.keys) if config is None else (8, config.keys)
+                self._lora({"r": size, "lora_alpha": size, **keys}, result)
+        match given.get("peft_config"):
+            case Made(name="LoraConfig", keys=keys):
+                self._lora({"r": 8, "lora_alpha": 8, **keys}, result)
+            case Made(name="get_peft_config", args=[Made(keys=keys), *_]):
+                keys = {**LIBRARY, **keys}
+                if keys["use_peft"] is True:
+                    twins = {"r": "lora_r", "lora_alpha": "lora_alpha", "target_modules": "lora_target_modules"}
+                    self._lora({one: keys[other] for one, other in twins.items()}, result)
+            case Unknown() as unknown:
+                result.open("model.lora", unknown)
+            case Made() as made:
+                result.notes.append(f"peft_config={source(made.node)} has no twin")
+        if "model.quantize" in values and "model.lora" not in values:
+            result.notes.append("the script loads 4 bits: model.quantize needs model.lora")
+
+    def _loaded(self, made: Made, result: TrlScript) -> None:
+        """What a model is loaded with."""
+        keys, owner = made.keys, getattr(made.owner, "tail", "") or getattr(made.owner, "name", "")
+        unsloth = {"load_in_4bit": True, "max_seq_length": 2048} if owner in {"FastLanguageModel", "FastModel"} else {}
+        keys = {**unsloth, **keys}
+        quantized = keys.get("quantization_config")
+        if isinstance(quantized, Made) and quantized.name == "BitsAndBytesConfig":
+            keys = {**keys, **quantized.keys}
+        four = keys.get("load_in_4bit")
+        if isinstance(four, Unknown):
+            result.open("model.quantize", four)
+        elif four is True:
+            result.values["model.quantize"] = "4bit"
+        self._dtype(keys.get("dtype", keys.get("torch_dtype")), result)
+        length = plain(keys.get("max_seq_length", UNKNOWN))
+        if isinstance(length, int):
+            result.values["model.context"] = length
+        elif "max_seq_length" in keys:
+            result.open("model.context", keys["max_seq_length"])
+
+    def _dtype(self, value: Any, result: TrlScript) -> None:
+        name = value.tail if isinstance(value, LibraryName) else value
+        if name in {"bfloat16", "float32"}:
+            result.values["model.dtype"] = name
+        elif name in {"float16", "half"}:
+            result.notes.append("dtype float16 has no twin: model.dtype is auto, bfloat16 on a GPU")
+
+    def _lora(self, keys: Mapping[str, Any], result: TrlScript) -> None:
+        values = {}
+        for key, twin in LORA.items():
+            found = plain(keys.get(key))
+            if found is UNKNOWN:
+                result.todo[f"model.lora.{twin}"] = str(_reason(keys[key]))
+                found = TODO
+            if found is not None:
+                values[twin] = found
+        result.values["model.lora"] = values
+        silent = {*LORA, "task_type", "bias", "random_state", "use_gradient_checkpointing"}
+        for key, each in keys.items():
+            if key not in silent and each not in (None, False, 0):
+                result.notes.append(f"{key}={_written(each)} of LoRA has no twin")
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def _rows(self, value: Any, result: TrlScript) -> list[Made]:
+        """Where the rows are from; what the script makes of them, in its order."""
+        changes: list[Made] = []
+        split: str | int | None = None
+        for _ in range(200):
+            match value:
+                case Made(how="call", name="load_dataset"):
+                    self._data_set(value, split, result)
+                    break
+                case Made(how="call", name=name, args=[str() as place, *_]) if name in LOADS:
+                    result.data = f"hf://{place}" if name == "load_from_disk" else str(place)
+                    break
+                case Made(how="call", name="open" | "Path", args=[str() as place, *_]):
+                    result.data = str(place)
+                    break
+                case Made(how="call", name=name, args=[inner, *_]) if name in INNER_ROWS:
+                    value = inner
+                case Made(how="call", name="select" | "take" | "head", args=[many, *_]):
+                    count = len(many) if isinstance(many, list) else many
+                    if isinstance(many, Made) and many.name == "range":
+                        count = many.args[-1]
+                    result.count = count if isinstance(count, int) else None
+                    result.notes.append(f"the script takes {_written(count)} rows, and the recipe all of the split")
+                    value = value.owner
+                case Made(how="call", name="train_test_split"):
+                    result.notes.append("the script splits the rows: val and test of the recipe hold out a tenth each")
+                    value = value.owner
+                case Made(how="call", name="map" | "rows" | "rename_column" | "rename_columns" | "filter"):
+                    changes.append(value)
+                    value = value.owner
+                case Made(how="call", name=name, owner=Made() as owner) if name in SAME_ROWS:
+                    value = owner
+                case Made(how="item", args=[key], owner=owner):
+                    split = key if isinstance(key, str | int) else split
+                    value = owner
+                case Made(how="call", args=[Made() as inner, *_], node=node) if value.name not in {"chain", "zip"}:
+                    result.notes.append(f"{source(node)} changes the rows, and is not taken over")
+                    value = inner
+                case Made(how="attribute", owner=Made() as owner):
+                    value = owner
+                case [Made(name="rows") as several]:
+                    value = several
+                case list() | dict() if plain(value) is not UNKNOWN:
+                    each = next(iter(value.values()), None) if isinstance(value, dict) else value
+                    result.count = len(each) if isinstance(each, list) else None
+                    result.open(
+                        "task.options.train", "the rows stand in the script: write them to a file of JSON lines"
+                    )
+                    break
+                case _:
+                    break
+        if result.data is None and "task.options.train" not in result.todo:
+            result.open("task.options.train", f"the script has {_written(value)}")
+        changes = changes[::-1]
+        self._prompts(changes, result)
+        return changes
+
+    def _data_set(self, call: Made, split: str | int | None, result: TrlScript) -> None:
+        path, config, *_ = [*call.args, None, None]
+        path, config = call.keys.get("path", path), call.keys.get("name", config)
+        given: Any = call.keys.get("split", None if isinstance(split, int) else split)
+        if isinstance(given, list | tuple):
+            given = dict[Any, Any](enumerate(given)).get(split, Unknown(call.node))
+        files = call.keys.get("data_files")
+        if isinstance(files, dict):
+            files = files.get(given, next(iter(files.values()), None))
+        if isinstance(files, list):
+            result.notes += ["the script reads several files: the recipe has the first"] if len(files) > 1 else []
+            files = files[0] if files else None
+        unknown = next((one for one in (files or path, config, given) if plain(one) is UNKNOWN), None)
+        if unknown is not None or not isinstance(files or path, str):
+            result.open(
+                "task.options.train", _reason(unknown) if unknown is not None else "the script names no data set"
+            )
+        elif files:
+            result.data = str(files)
+        else:
+            result.data = f"hf://{path}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
+
+    def _prompts(self, changes: list[Made], result: TrlScript) -> None:
+        """The column that is asked, and the system message, where every change of the rows is plain."""
+        columns: dict[str, Any] = {}
+        for change in changes:
+            row = Made("call", "row", None, [], dict(columns), None, change.scope)
+            if change.name == "filter":
+                result.notes.append(f"filter({source_of(change)}) leaves rows out, and is not taken over")
                 continue
-            names = (keys.get("model_name"), keys.get("pretrained_model_name_or_path"), *call.args[:1])
-            if text := self._text(*names):
-                return text
+            made = self._changed(change, row)
+            if made is None:
+                result.notes.append(f"{change.name}({source_of(change)}) changes the rows, and is not plain")
+                columns |= {"prompt": UNKNOWN, "**": UNKNOWN}
+            else:
+                columns |= made
+        prompt = columns.get("prompt")
+        result.makes = isinstance(prompt, list) or any(
+            key not in {"prompt", "**"} and _column(each) != key for key, each in columns.items()
+        )
+        if result.stage == "sft" and not changes:
+            result.open("task.options.prompt", "messages; or prompt, with gold: completion; or as the rows have it")
+        elif "prompt" in columns or "messages" in columns:
+            self._prompt_of(columns.get("prompt", columns.get("messages")), columns, result)
+        elif changes and "text" in columns:
+            result.open("task.options.prompt", "the script trains on whole texts: name prompt and gold")
+
+    def _changed(self, change: Made, row: Made) -> dict[str, Any] | None:
+        """The columns that a change gives, by the columns of the row."""
+        match change:
+            case Made(name="rename_column", args=[str() as old, str() as new]):
+                return {new: row.keys.get(old, Made("item", "", row, [old], {}, None, row.scope))}
+            case Made(name="rename_columns", args=[dict() as names]):
+                return {new: Made("item", "", row, [old], {}, None, row.scope) for old, new in names.items()}
+            case Made(name="rows", args=[dict() as made]):
+                return made
+            case Made(name="map", args=args, keys=keys, node=node):
+                function = args[0] if args else keys.get("function")
+                extra = keys.get("fn_kwargs")
+                indices = [0] if keys.get("with_indices") else []
+                found = self.script.called(
+                    function, [row, *indices], extra if isinstance(extra, dict) else {}, node or ast.Pass(), row.scope
+                )
+                found = found.keys if found is row else found
+                return found if isinstance(found, dict) else None
         return None
 
-    def _data(self, notes: list[str]) -> str | None:
-        result: list[str] = []
-        for call in self.calls:
-            keys = {key.arg: key.value for key in call.keywords}
-            name = _name(call.func)
-            if name in LOADS and (text := self._text(*call.args[:1])):
-                result.append(text)
-            elif name == "load_from_disk" and (text := self._text(*call.args[:1])):
-                result.append(f"hf://{text}")
-            elif name == "load_dataset" and (text := self._text(keys.get("path"), *call.args[:1])):
-                split = self._text(keys.get("split"))
-                files = keys.get("data_files")
-                if isinstance(files, ast.Dict):
-                    files = next((item for item in files.values), None)
-                if files is not None:
-                    result += filter(None, [self._text(files)])
-                elif split is None or "train" in split or not result:
-                    config = self._text(keys.get("name"), *call.args[1:2])
-                    result.append(f"hf://{text}{f'/{config}' if config else ''}{f':{split}' if split else ''}")
-        changed = sorted({name for call in self.calls if (name := _name(call.func)) in CHANGES})
-        if result and changed:
-            notes.append(
-                f"the script changes the rows ({', '.join(changed)}), and a recipe takes them as they are: write the "
-                "changed rows to a file (dataset.to_json) where the prompt is another one"
-            )
-        return result[0] if result else None
+    def _prompt_of(self, value: Any, columns: Mapping[str, Any], result: TrlScript) -> None:
+        if isinstance(value, Made) and value.name == "apply_chat_template":
+            value = value.args[0] if value.args else value.keys.get("conversation", value.keys.get("messages"))
+        if isinstance(value, Made) and value.name == "rows" and value.args:
+            value = value.args[0]
+        content, system, gold = value, None, None
+        if isinstance(value, list):
+            turns = [(one.get("role"), one.get("content")) for one in value if isinstance(one, dict)]
+            system = turns.pop(0)[1] if turns and turns[0][0] == "system" else None
+            gold = turns.pop()[1] if len(turns) == 2 and turns[1][0] == "assistant" else None
+            content = turns[0][1] if len(turns) == 1 and turns[0][0] == "user" else UNKNOWN
+        form = _template(content)
+        if form is None or not (system is None or isinstance(system, str)):
+            result.open("task.options.prompt", f"not plain: {_written(value)}; {TO_FILE}")
+            return
+        result.options["prompt"] = form
+        if system is not None:
+            result.options["system"] = str(system)
+        gold = columns.get("completion", gold)
+        if isinstance(gold, list) and len(gold) == 1 and isinstance(gold[0], dict):
+            gold = gold[0].get("content")
+        if result.stage == "sft" and gold is not None and (form := _template(gold)) is not None:
+            result.options["gold"] = form
 
-    def _rewards(self, node: ast.expr | None, result: TrlScript) -> None:
-        node = self._assigned_to(node)
-        trains = self._trains_when_imported()
-        for item in node.elts if isinstance(node, ast.List | ast.Tuple) else [] if node is None else [node]:
-            name = _source(item)
-            first, _, rest = name.partition(".")
-            if name in self.functions and trains:
-                result.own.append(name)
-            elif name in self.functions:
-                result.rewards.append(f"{self.path.stem}:{name}")
-            elif isinstance(item, ast.Name) and ":" in self.imported.get(name, ""):
-                result.rewards.append(self.imported[name])
-            elif isinstance(item, ast.Attribute) and first in self.imported and "." not in rest:
-                result.rewards.append(f"{self.imported[first].replace(':', '.')}:{rest}")
-            else:
-                result.notes.append(f"reward_funcs has {name}, which is no function by name: wrap it in one")
+    # -- rewards -------------------------------------------------------------------------------------------------------
 
-    def _trains_when_imported(self) -> bool:
-        for node in self.tree.body:
-            main = isinstance(node, ast.If) and any(_name(one) == "__name__" for one in ast.walk(node.test))
-            if main or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                continue
-            names = [_name(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)]
-            if any(name.endswith("Trainer") or name in {"train", "load_dataset", "from_pretrained"} for name in names):
-                return True
-        return False
+    def _rewards(self, value: Any, changes: list[Made], result: TrlScript) -> None:
+        items = [*value] if isinstance(value, list | tuple) else [] if value is None else [value]
+        file = RewardFile(self.script)
+        names: list[str] = []
+        wrong = [] if items else ["the script names no reward function"]
+        module = result.module = module_name(self.path)
+        try:
+            for item in items:
+                if isinstance(item, Function) and item.scope.module is not self.script.main and item.origin is None:
+                    names.append(f"{self._module(item.scope.module)}:{getattr(item.node, 'name', '')}")
+                elif isinstance(item, LibraryName) and "." in item.path:
+                    where, _, name = item.path.rpartition(".")
+                    names.append(f"{where}:{name}")
+                elif isinstance(item, Function | Instance) or (isinstance(item, Made) and item.how == "call"):
+                    if isinstance(item, Made) and item.name == "from_pretrained":
+                        wrong.append(f"{source(item.node)} is a reward model, which has no twin")
+                        continue
+                    name = file.add(item, [one.partition(":")[2] for one in names])
+                    names.append(f"{module}:{name}")
+                else:
+                    what = "is a reward model, which has no twin" if isinstance(item, str) else "is no function by name"
+                    wrong.append(f"{_written(item)} {what}")
+            result.rewards = list(dict.fromkeys(names))
+            if result.makes and not file.refused:
+                self._see_rows(file, changes, result)
+        except (SyntaxError, RecursionError, ValueError, AssertionError) as error:
+            file.refused.append(f"the rewards are beyond what can be read: {error}")
+        result.refused = list(dict.fromkeys(file.refused))
+        if any(name.startswith(f"{module}:") for name in result.rewards) and not result.refused:
+            result.taken = file.text()
+        if wrong:
+            known = f"besides {', '.join(result.rewards[:5])}, " if result.rewards else ""
+            result.todo["task.options.score"] = f"{known}{'; '.join(wrong[:5])}"
 
-    def _constants(self, call: ast.Call, notes: list[str]) -> dict[str, Any]:
-        """A call's keywords that are constants; of the others it is said that they are not."""
-        values = {}
-        for key in call.keywords:
-            name = key.arg or ""
-            values[name] = self._value(key.value) if name else _UNKNOWN
-            if values[name] is _UNKNOWN:
-                said = f"{name}={_source(key.value)}" if name else f"**{_source(key.value)}"
-                notes.append(f"{said} is no constant in the script: set its twin by hand")
-        return values
+    def _module(self, module: Module) -> str:
+        """A module beside the script, as it is imported from the working directory."""
+        if Path(*module.name.split(".")).with_suffix(".py").exists() or not module.path.is_file():
+            return module.name
+        try:
+            inner = module.path.resolve().relative_to(Path.cwd()).with_suffix("").parts
+        except ValueError:
+            return module.name
+        return ".".join(inner) if all(part.isidentifier() for part in inner) else module.name
 
-    def _config(self, call: ast.Call, result: TrlScript) -> None:
-        stage, given = result.stage, self._constants(call, result.notes)
-        all_ = {key: value for key, value in {**DEFAULTS[stage], **given}.items() if value is not _UNKNOWN}
+    def _see_rows(self, file: RewardFile, changes: list[Made], result: TrlScript) -> None:
+        """Let rewards see the columns that the script makes, and completions as messages where its prompts are."""
+        prompt = result.options.get("prompt", "prompt")
+        steps: list[tuple[ast.AST, Any, str]] = []
+        for change in changes:
+            match change:
+                case Made(name="rename_column", args=[str() as old, str() as new]):
+                    node = ast.parse(f"lambda row: {{{new!r}: row[{old!r}]}}", mode="eval").body
+                    steps.append((node, change.scope, "{}"))
+                case Made(
+                    name="rows", node=ast.ListComp(elt=each, generators=[ast.comprehension(target=ast.Name(id=row))])
+                ):
+                    inner = ast.parse(f"lambda {row}: {ast.unparse(each)}", mode="eval").body
+                    steps.append((inner, change.scope, "({})"))
+                case Made(name="rows"):
+                    result.open("task.options.prompt", f"{source(change.node)} makes the rows; {TO_FILE}")
+                    return
+                case Made(name="map", node=ast.Call() as node, keys=keys):
+                    inner = (
+                        node.args[0] if node.args else next(one.value for one in node.keywords if one.arg == "function")
+                    )
+                    if "fn_kwargs" in keys or "with_indices" in keys:
+                        result.open("task.options.prompt", f"{source(inner)} takes more than a row; {TO_FILE}")
+                        return
+                    one = "{{key: [each] for key, each in row.items()}}"
+                    many = f"lambda row: {{{{key: each[0] for key, each in ({{}})({one}).items()}}}}"
+                    steps.append((inner, change.scope, many if keys.get("batched") is True else "({})"))
+        if not steps or not result.rewards or "task.options.prompt" in result.todo:
+            return
+        names = [name.partition(":")[2] for name in result.rewards]
+        for name, item in zip(names, result.rewards, strict=True):
+            if not item.startswith(f"{result.module}:"):
+                file.add_import(item.partition(":")[0], name)
+        added = file.add_steps(steps, prompt if "{" not in prompt else "prompt", names)
+        if file.refused:
+            result.open("task.options.prompt", f"{file.refused.pop()}; {TO_FILE}")
+            file.refused.clear()
+            file.drop_steps()
+            return
+        result.rewards = [f"{result.module}:{name}" for name in added]
+
+    # -- the configuration ---------------------------------------------------------------------------------------------
+
+    def _settings(self, config: Any, given: Mapping[str, Any], result: TrlScript) -> dict[str, Any]:
+        """The keys of the configuration as the script has them."""
+        if isinstance(config, Made) and config.how == "call":
+            keys = {**dict(zip(("output_dir",), config.args, strict=False)), **config.keys}
+            keys = {"learning_rate": 5e-5, **keys} if config.name == "TrainingArguments" else keys
+        elif config is None:
+            keys = {}
+        else:
+            keys = {"**": config if isinstance(config, Unknown) else Unknown(getattr(config, "node", None))}
+        length = {"max_length": given["max_seq_length"]} if result.stage == "sft" and "max_seq_length" in given else {}
+        keys = {**keys, **length}
+        if (more := keys.pop("**", None)) is not None:
+            keys = {**dict.fromkeys([*DEFAULTS[result.stage], "max_steps"], more), **keys}
+        return keys
+
+    def _config(self, keys: dict[str, Any], result: TrlScript) -> None:
+        stage, values = result.stage, result.values
+        inner = keys.get("model_init_kwargs")
+        if isinstance(inner, dict):
+            self._dtype(inner.get("dtype", inner.get("torch_dtype")), result)
+            keys = {key: each for key, each in keys.items() if key != "model_init_kwargs"}
+        read = {key: plain(each) for key, each in keys.items()}
+        unknown = {key: _reason(keys[key]) for key, each in read.items() if each is UNKNOWN}
+        if "max_seq_length" in read:
+            read["max_length"] = read.pop("max_seq_length")
+        all_ = {key: each for key, each in {**DEFAULTS[stage], **read}.items() if each is not UNKNOWN}
         wrong = [key for key in all_ if key in _NUMBERS and not isinstance(all_[key], int | float | None)]
         if wrong:
-            raise TypeError(", ".join(f"{key}={_shown(all_[key])}" for key in wrong))
-        values = result.values
+            raise TypeError(", ".join(f"{key}={shown(all_[key])}" for key in wrong))
         name = all_.get("run_name") or Path(str(all_.get("output_dir") or "")).name
         if name:
             values["name"] = name
         for key, twin in SAME.items():
-            if key in all_ and all_[key] is not None and (stage == "rl" or not twin.startswith(("rl", "sampling"))):
+            if stage == "sft" and twin.startswith(("rl", "sampling", "task")):
+                continue
+            if key in unknown:
+                if twin in _MACHINE or twin.startswith(("run", "evaluation")):
+                    result.notes.append(f"{key}={unknown[key]} is no constant: {twin} is left to what it is here")
+                else:
+                    result.open(twin, unknown[key])
+            elif all_.get(key) is not None:
                 values[twin] = all_[key]
+        for key, twin in (("eval_steps", "evaluation.every"), ("save_steps", "run.checkpoint_every")):
+            if not isinstance(values.get(twin, 1), int) or values.get(twin, 1) < 1:
+                result.notes.append(f"{key}={shown(values.pop(twin))} has no twin")
         if "bf16" in all_:
             values |= {"model.dtype": "bfloat16"} if values.pop("model.dtype", None) else {}
-        if values.get("sampling.top_k", 0) is not None and values.get("sampling.top_k", 0) <= 0:
-            values.pop("sampling.top_k", None)
+        if (top := values.get("sampling.top_k", 1)) != TODO and top <= 0:
+            values.pop("sampling.top_k")
         if (trackers := all_.get("report_to")) not in (None, "none", "all"):
             known = [item for item in ([trackers] if isinstance(trackers, str) else trackers) if item in _TRACKERS]
             values["run.trackers"] = known
-        self._schedule(all_, result)
+        self._schedule(all_, unknown, result)
         if stage == "rl":
-            self._batches(all_, result)
-            self._algorithm(all_, result)
+            self._batches(all_, unknown, result)
+            self._algorithm(all_, unknown, result)
         else:
-            batch = all_.get("per_device_train_batch_size", 8) * all_.get("gradient_accumulation_steps", 1)
-            values["sft.batch_size"] = batch
-            steps = all_.get("max_steps", -1)
-            values |= {"sft.steps": steps} if steps > 0 else {"sft.epochs": all_.get("num_train_epochs", 3.0)}
+            self._supervised(all_, unknown, result)
         if all_.get("use_vllm") is True:
             result.notes.append("use_vllm=True is engine: vllm, which needs the extra vllm: add it to the recipe")
-        left = [key for key in given if key not in _READ | {*SAME, *OPTIMISER, *UNNEEDED, ""}]
-        result.notes += [f"{key}={_shown(given[key])} has no twin" for key in left if given[key] is not _UNKNOWN]
+        if isinstance(kind := all_.get("optim"), str) and "8bit" in kind:
+            values[f"{stage}.optimiser.name"] = "adamw8bit"
+        left = [key for key in keys if key not in _READ | {*SAME, *OPTIMISER, *UNNEEDED}]
+        left += ["optim"] if "optim" in keys and "adamw" not in str(kind) else []
+        result.notes += [
+            f"{key}={_written(keys[key])} has no twin"
+            for key in left
+            if keys[key] is not None and not key.startswith(SILENT) and (key != "fp16" or keys[key] is True)
+        ]
 
-    def _schedule(self, all_: Mapping[str, Any], result: TrlScript) -> None:
+    def _schedule(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
         at = f"{result.stage}.optimiser."
         result.values |= {at + twin: all_[key] for key, twin in OPTIMISER.items() if key in all_}
         if result.values.get(at + "schedule") not in SCHEDULES:
             kind = result.values.pop(at + "schedule", None)
             if kind is not None:
-                result.notes.append(f"lr_scheduler_type={_shown(kind)} has no twin; there are {', '.join(SCHEDULES)}")
+                result.notes.append(f"lr_scheduler_type={shown(kind)} has no twin; there are {', '.join(SCHEDULES)}")
         result.values[at + "warmup"] = all_.get("warmup_ratio") or all_.get("warmup_steps", 0)
         if "adam_beta1" in all_ and "adam_beta2" in all_:
             result.values[at + "betas"] = [all_["adam_beta1"], all_["adam_beta2"]]
+        twins = {**OPTIMISER, "warmup_ratio": "warmup", "warmup_steps": "warmup", "adam_beta1": "betas"}
+        for key, twin in {**twins, "adam_beta2": "betas"}.items():
+            if key in unknown:
+                result.open(at + twin, unknown[key])
 
-    def _batches(self, all_: Mapping[str, Any], result: TrlScript) -> None:
+    def _batches(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
         """Prompts of a batch of rollouts, and steps: TRL counts answers, and steps of the optimiser."""
         group, rows = all_.get("num_generations", 8), all_.get("per_device_train_batch_size", 8)
         accumulated = all_.get("gradient_accumulation_steps", 1)
@@ -320,20 +707,54 @@ class _Reader:
         answers = all_.get("generation_batch_size") or rows * generations
         learnt = rows * accumulated
         values = result.values
-        values["rl.prompts_per_step"] = max(1, answers // group)
-        if answers > learnt:
-            values["rl.minibatch"] = max(1, learnt // group)
+        lacking = [f"{key}={unknown[key]}" for key in _BATCH if key in unknown]
+        if lacking:
+            formula = "per_device_train_batch_size x gradient_accumulation_steps / num_generations"
+            result.open("rl.prompts_per_step", f"{formula}: {', '.join(lacking)}")
+        else:
+            values["rl.prompts_per_step"] = max(1, answers // group)
+            result.notes.append(
+                f"{answers} answers a batch are those of one process: with several GPUs multiply rl.prompts_per_step"
+            )
+            if answers > learnt:
+                values["rl.minibatch"] = max(1, learnt // group)
         steps = all_.get("max_steps", -1)
-        if steps > 0:
+        lacking += [f"{key}={unknown[key]}" for key in ("max_steps", "num_iterations") if key in unknown]
+        if steps > 0 and not lacking:
             repeats = max(1, answers // learnt) * all_.get("num_iterations", 1)
             values["rl.steps"] = max(1, steps // repeats)
+        elif "max_steps" in unknown or steps > 0:
+            result.open("rl.steps", ", ".join(lacking))
+        elif "num_train_epochs" in unknown:
+            result.open("rl.steps", f"num_train_epochs={unknown['num_train_epochs']} x prompts / rl.prompts_per_step")
         else:
             result.epochs = all_.get("num_train_epochs", 3.0)
-        result.notes.append(
-            f"{answers} answers a batch are those of one process: with several GPUs multiply rl.prompts_per_step"
+
+    def _supervised(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
+        values = result.values
+        batch = [key for key in ("per_device_train_batch_size", "gradient_accumulation_steps") if key in unknown]
+        if batch:
+            result.open("sft.batch_size", ", ".join(f"{key}={unknown[key]}" for key in batch))
+        else:
+            values["sft.batch_size"] = all_["per_device_train_batch_size"] * all_["gradient_accumulation_steps"]
+        steps = all_.get("max_steps", -1)
+        if "max_steps" in unknown:
+            result.open("sft.steps", unknown["max_steps"])
+        elif steps > 0:
+            values["sft.steps"] = steps
+        elif "num_train_epochs" in unknown:
+            result.open("sft.epochs", unknown["num_train_epochs"])
+        else:
+            values["sft.epochs"] = all_.get("num_train_epochs", 3.0)
+        result.todo.setdefault(
+            "task.options.score", "a script of SFT has no reward: module:function that judges answers"
         )
 
-    def _algorithm(self, all_: Mapping[str, Any], result: TrlScript) -> None:
+    def _algorithm(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
+        lacking = [f"{key}={unknown[key]}" for key in _ALGORITHM if key in unknown]
+        if lacking:
+            result.open("rl.algorithm", ", ".join(lacking))
+            return
         loss, level = all_.get("loss_type", "dapo"), all_.get("importance_sampling_level", "token")
         low, high = all_.get("epsilon", 0.2), all_.get("epsilon_high")
         options: dict[str, Any] = {"name": "gspo" if level == "sequence" else "grpo"}
@@ -342,7 +763,7 @@ class _Reader:
         elif loss in {"grpo", "dr_grpo", "dapo", "bnpo"}:
             options["normaliser"] = "dapo" if loss == "bnpo" else loss
         else:
-            result.notes.append(f"loss_type={_shown(loss)} has no twin: GRPO's is written")
+            result.notes.append(f"loss_type={shown(loss)} has no twin: GRPO's is written")
         if loss != "cispo" and (low, high or low) != (0.2, 0.2):
             options |= {"clip_low": low, "clip_high": high or low}
         scale = all_.get("scale_rewards", "group")
@@ -351,69 +772,66 @@ class _Reader:
             result.notes.append("scale_rewards='batch' has no twin: each group's own deviation is written")
         result.values["rl.algorithm"] = options
 
-    def _adapters(self, result: TrlScript) -> None:
-        call = next((call for name in ("LoraConfig", "get_peft_model") for call in self._named(name)), None)
-        if call is not None and any(key.arg in LORA for key in call.keywords):
-            given = {"r": 8, "lora_alpha": 8, **self._constants(call, result.notes)}
-            result.values["model.lora"] = {
-                twin: given[key] for key, twin in LORA.items() if given.get(key, _UNKNOWN) not in (_UNKNOWN, None)
-            }
-            left = [key for key in given if key not in {*LORA, "task_type", "bias", "random_state", ""}]
-            result.notes += [
-                f"{key}={_shown(given[key])} of LoRA has no twin" for key in left if given[key] is not _UNKNOWN
-            ]
-        four = [key for item in self.calls for key in item.keywords if key.arg == "load_in_4bit"]
-        if any(isinstance(key.value, ast.Constant) and key.value.value is True for key in four):
-            result.values["model.quantize"] = "4bit"
 
-
-_UNKNOWN = object()
+_MACHINE = {"model.dtype", "model.gradient_checkpointing", "model.trust_remote_code"}
 _TRACKERS = ("trackio", "wandb", "tensorboard")
+_BATCH = (
+    *("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps"),
+    *("steps_per_generation", "generation_batch_size"),
+)
+_ALGORITHM = ("loss_type", "importance_sampling_level", "epsilon", "epsilon_high", "scale_rewards")
 _READ = {
     *("warmup_ratio", "warmup_steps", "adam_beta1", "adam_beta2", "max_steps", "num_train_epochs", "report_to"),
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"),
-    *("use_vllm", "loss_type", "importance_sampling_level", "epsilon", "epsilon_high", "scale_rewards"),
+    *("use_vllm", "max_seq_length", "optim", *_BATCH, *_ALGORITHM),
 }
 """Keys that several others of a recipe come of."""
-_NUMBERS = {
-    *("max_steps", "num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps", "top_k"),
-    *("steps_per_generation", "generation_batch_size", "num_generations", "num_iterations", "epsilon", "epsilon_high"),
-}
+_NUMBERS = {"max_steps", "num_train_epochs", "top_k", "num_iterations", "epsilon", "epsilon_high", *_BATCH}
 """Keys that are calculated with."""
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a recipe can hold a value: no bytes, no complex or endless number, no NUL or half of a character."""
-    match value:
-        case str():
-            return "\0" not in value and value == value.encode(errors="ignore").decode()
-        case bool() | None:
-            return True
-        case int() | float():
-            return abs(value) <= LARGEST_NUMBER
-        case list() | tuple():
-            return all(map(_is_plain, value))
-        case dict():
-            return all(map(_is_plain, [*value, *value.values()]))
-    return False
+def _reason(value: Any) -> str:
+    """What the script has where no constant is."""
+    return str(value) if isinstance(value, Unknown) else _written(value)
 
 
-def _shown(value: Any) -> str:
-    return _cut(repr(value))
+def _written(value: Any) -> str:
+    if isinstance(value, LibraryName):
+        return value.path
+    if isinstance(value, Unknown):
+        return str(value)
+    if isinstance(value, list | tuple):
+        value = next((one for one in value if isinstance(one, Unknown)), value)
+    known = plain(value)
+    node = getattr(value, "node", None)
+    return shown(known) if known is not UNKNOWN else source(node) if node is not None else "no constant"
 
 
-def _source(node: ast.expr) -> str:
-    """How an expression is written."""
-    try:
-        return _cut(ast.unparse(node))
-    except (RecursionError, ValueError):  # an integer of thousands of digits
-        return "..."
+def source_of(change: Made) -> str:
+    """What a change of the rows is given."""
+    args = getattr(change.node, "args", None)
+    return source(args[0]) if isinstance(args, list) and args else "..."
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+def _column(value: Any) -> str | None:
+    """The column of a row that a value is."""
+    if not isinstance(value, Made) or value.how != "item" or isinstance(value.args[0], int):
+        return None
+    key, owner = value.args[0], value.owner
+    if not isinstance(key, str):
+        return _column(owner)  # one of many
+    is_row = isinstance(owner, Made) and (owner.name == "row" or owner.how == "item")
+    return key if is_row and _column(owner) is None else None
 
 
-def _name(function: ast.AST) -> str:
-    """The last name of what is called."""
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+def _template(value: Any) -> str | None:
+    """A column, or a template of columns as the recipe has it; None where a value is neither."""
+    if (column := _column(value)) is not None:
+        return column
+    if not isinstance(value, Text):
+        return None
+    parts = [one.replace("{", "{{").replace("}", "}}") if isinstance(one, str) else _column(one) for one in value.parts]
+    if None in parts:
+        return None
+    return "".join(
+        str(part) if isinstance(one, str) else f"{{{part}}}" for part, one in zip(parts, value.parts, strict=True)
+    )

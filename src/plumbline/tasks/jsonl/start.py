@@ -10,13 +10,15 @@ from typing import Any
 
 import yaml
 
-from plumbline.config.imports import allowed, dotted, reach
+from plumbline.config.imports import allowed, dotted, note_file, reach
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError, StorageError, visible
 from plumbline.recipe import parse
+from plumbline.recipe.files import TODO
 from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.keys import EDITOR_LINE
-from plumbline.storage import clear_read_errors, write_text
+from plumbline.recipe.script_rewards import is_unchanged
+from plumbline.storage import clear_read_errors, read_text, write_text
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, guess_prompt, unasked
 from plumbline.tasks.jsonl.files import HUB, read_rows
 from plumbline.tasks.jsonl.rows import plain_rows
@@ -42,6 +44,8 @@ class Start:
     gold: str | None = None
     """A column or a template; None: the column whose texts earn most, where one earns anything."""
     script: TrlScript | None = None
+    asked: bool = True
+    """Whether the user named the rows: what only a script names is looked at where it is a file here."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys of `model` that the model's directory has settled, such as `lora` of an adapter."""
 
@@ -58,6 +62,8 @@ class _Seen:
     gold_tried: str = ""
     blocked: bool = False
     """Whether something must be mended before a training."""
+    count: int | None = None
+    """Prompts to train on, where that is known."""
     next_step: str = ""
     """What to do before a training; empty where nothing is in the way."""
     task: JsonlTask | None = None
@@ -71,35 +77,66 @@ def started(
     out: Path,
     prompt: str | None = None,
     gold: str | None = None,
+    config: Path | None = None,
 ) -> Start:
-    """What is given, and of what is not given what a script for TRL says.
+    """What is given, and of what is not given what a script for TRL says; `TODO` where that is open.
+
+    Args:
+        config: the YAML file that the script is given.
 
     Raises:
-        RecipeError: the script cannot be used, or model, data or reward is known from neither.
+        RecipeError: the script cannot be used; or there is none, and something is not given.
     """
     reach([_address(data)] if data else [])
-    read = None if script is None else read_script(script)
-    rewards = reward.split(",") if reward else read.rewards if read else []
-    if not rewards and read is not None and read.own:
-        raise RecipeError(
-            f"{', '.join(read.own[:5])} is defined in {script}, which trains when it is imported",
-            f"move it to a file of its own, such as rewards.py, and add --reward rewards:{read.own[0]}",
+    if script is not None:
+        return _of_script(
+            read_script(script, config), script, Start(model or "", data or "", [], out, prompt, gold), reward
         )
-    model, data = model or (read.model if read else None), data or (read.data if read else None)
+    rewards = reward.split(",") if reward else []
     needed = {"--model MODEL": model, "--data FILE": data, "--reward MODULE:FUNCTION": rewards}
-    if lacking := [option for option, value in needed.items() if not value]:
-        where = f"not in {script}" if script else "not given"
-        raise RecipeError(f"a recipe needs {' and '.join(lacking)}, which is {where}", f"add {' '.join(lacking)}")
-    assert model is not None
-    assert data is not None
-    return Start(model, data, rewards, out, prompt, gold, read)
+    if model is None or data is None or not rewards:
+        lacking = [option for option, value in needed.items() if not value]
+        raise RecipeError(
+            f"a recipe needs {' and '.join(lacking)}, which is not given", f"add {' '.join(lacking)}, or --from SCRIPT"
+        )
+    return Start(model, data, rewards, out, prompt, gold)
+
+
+def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) -> Start:
+    """What is given, over what a script says."""
+    if reward:
+        read.taken, read.refused, read.rewards = "", [], reward.split(",")
+        read.todo.pop("task.options.score", None)
+    if read.refused:
+        names = ",".join(f"rewards:{name.partition(':')[2]}" for name in read.rewards[:5])
+        raise RecipeError(
+            f"the rewards of {script} cannot be taken over: {'; '.join(read.refused[:3])}",
+            f"move them to a file of their own, such as rewards.py, and add --reward {names}",
+        )
+    for key, value in {"task.options.train": given.data, "model.name": given.model}.items():
+        if value:
+            read.todo.pop(key, None)
+    if given.prompt:
+        read.todo.pop("task.options.prompt", None)
+    place = script.parent / (read.data or "")
+    own = str(place) if read.data and not Path(read.data).exists() and place.is_file() else read.data
+    return Start(
+        given.model or read.model or TODO,
+        given.data or own or TODO,
+        [TODO] if "task.options.score" in read.todo else read.rewards,
+        given.out,
+        given.prompt or read.options.get("prompt"),
+        given.gold or read.options.get("gold"),
+        read,
+        asked=bool(given.data),
+    )
 
 
 def start(what: Start) -> tuple[list[str], bool]:
     """Write a recipe, and say in a few lines what was seen of the data and the reward, and whether it is ready.
 
     Raises:
-        StorageError: the file is there already; it is not touched.
+        StorageError: the file is there already; it is not touched. Or the one of the script's rewards is another's.
         RecipeError: something is not given, or the reward function cannot be used.
         DataError: the rows cannot be read, or have no column that is a prompt.
     """
@@ -107,18 +144,85 @@ def start(what: Start) -> tuple[list[str], bool]:
         raise RecipeError(f"{what.out} is no name of a recipe", "give a file that ends in .yaml")
     if what.out.exists():
         raise StorageError(f"{what.out} is there already; it was not touched", "give another file with --out")
-    seen = look(what)
+    taken = _taken(what)
+    seen = look(what) if _is_seen(what) else _unseen(what)
     text = written(what, seen)
-    parse(read_yaml(text, str(what.out)), str(what.out))
+    values = read_yaml(text, str(what.out))
+    parse(_without_open(values), str(what.out))
     write_text(what.out, text)
+    named = [f"{key} ({why})" for key, why in (what.script.todo if what.script else {}).items()]
+    train = "" if named else f"Train:  plumbline run {what.out} --trust-code"
     lines = [
         *seen.lines,
-        *(f"from the script: {note}" for note in (what.script.notes if what.script else ())),
-        f"{what.out} is written. Try the reward:  plumbline audit {what.out} --trust-code",
+        *taken,
+        *(f"from the script: {_comment(note)}" for note in (what.script.notes if what.script else ())),
+        *(f"TODO: {_comment(each)}" for each in named),
+        *(
+            [f"{what.out} is written. No command takes it before each TODO in it is a value."]
+            if named
+            else [f"{what.out} is written. Try the reward:  plumbline audit {what.out} --trust-code"]
+        ),
         "Keys in your editor:  plumbline recipe --schema --out recipe.schema.json",
-        seen.next_step or f"Train:  plumbline run {what.out} --trust-code",
+        *filter(None, [seen.next_step or train]),
     ]
     return lines, not seen.blocked
+
+
+def _taken(what: Start) -> list[str]:
+    """Write the module of the rewards that a script defines, beside the recipe; what to say of it."""
+    if what.script is None or not what.script.taken:
+        return []
+    path, text = what.out.with_name(f"{what.script.module}.py"), what.script.taken
+    before = read_text(path, StorageError) if path.exists() else text
+    if before != text and not is_unchanged(before):
+        raise StorageError(
+            f"{path} is there already, and is not what init wrote; it was not touched",
+            f"rename it, or use what is in it: --reward {','.join(what.rewards)}",
+        )
+    write_text(path, text)
+    note_file(what.out, "\n".join(what.rewards))  # so that they are found beside the recipe
+    return [f"{path} has the rewards of the script, and what they need of it"]
+
+
+def _is_seen(what: Start) -> bool:
+    """Whether the rows are looked at, and the reward is tried on them."""
+    if what.asked or what.script is None:
+        return what.rewards != [TODO] and what.data != TODO
+    file = Path(what.data).is_file() or Path(what.data.removeprefix(HUB).partition(":")[0]).is_dir()
+    return file and what.rewards != [TODO] and "task.options.prompt" not in what.script.todo
+
+
+def _unseen(what: Start) -> _Seen:
+    """The options as far as the script says them."""
+    assert what.script is not None
+    read, data = what.script, what.data if what.data == TODO else _address(what.data)
+    rewards = [dotted(name) for name in what.rewards]
+    asked = TODO if "task.options.prompt" in read.todo else what.prompt or "prompt"
+    seen = _Seen({"train": data, "prompt": asked, **_system(what)})
+    seen.options |= {"gold": what.gold} if what.gold else {}
+    seen.options["score"] = rewards[0] if len(rewards) == 1 else rewards
+    if "task.options.weights" in read.values:
+        seen.options["weights"] = read.values["task.options.weights"]
+    if read.count is not None:
+        seen.count = round(read.count * 0.8)
+    if data != TODO:
+        more = "" if rewards == [TODO] else f": with  --data {what.data}  it is, and the reward is tried on it"
+        seen.lines.append(f"{data} was not looked at{more}")
+    return seen
+
+
+def _system(what: Start) -> dict[str, str]:
+    system = what.script.options.get("system") if what.script else None
+    return {"system": system} if system else {}
+
+
+def _without_open(values: Any) -> Any:
+    """A recipe with what is needed where it says TODO, to see whether all else of it is right."""
+    if isinstance(values, dict):
+        kept = {key: _without_open(each) for key, each in values.items() if each != TODO}
+        needed = {"train": "x", "score": "x:x", "steps": 1, "name": "x"}
+        return {**kept, **{key: needed[key] for key, each in values.items() if each == TODO and key in needed}}
+    return values
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------
@@ -148,7 +252,8 @@ def look(what: Start) -> _Seen:
             f"name it with --prompt; the columns are {', '.join(columns)}",
         )
     rewards = [dotted(name) for name in what.rewards]
-    seen = _Seen({"train": data, **asked, "score": rewards[0] if len(rewards) == 1 else rewards}, columns)
+    score = rewards[0] if len(rewards) == 1 else rewards
+    seen = _Seen({"train": data, **asked, **_system(what), "score": score}, columns)
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
     named: frozenset[str] = frozenset()
@@ -283,21 +388,27 @@ def _earned(task: JsonlTask) -> dict[str, float]:
 
 def written(what: Start, seen: _Seen) -> str:
     """The recipe's text."""
-    assert seen.task is not None
-    train = seen.task.examples("train")
+    train = seen.task.examples("train") if seen.task else []
+    count = len(train) if seen.task else seen.count
+    todo = dict(what.script.todo) if what.script else {}
     values = dict(what.script.values) if what.script else {}
     stage = what.script.stage if what.script else "rl"
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.pop("name", "") or _called(what)))[:80].strip("-._") or "first"
     values.pop("task.options.weights", None)
     if stage == "rl":
         values.setdefault("rl.prompts_per_step", min(PROMPTS_PER_STEP, len(train)))
+        each = values["rl.prompts_per_step"]
         if what.script is None:
             values |= {"rl.steps": STEPS, "rl.group_size": 8, "rl.optimiser.learning_rate": 5e-6}
             longest = max((len(item.gold or "") for item in train), default=0)
             values["sampling.max_tokens"] = max(TOKENS, 1 << (longest // 2).bit_length())
         elif what.script.epochs is not None:
-            steps = round(what.script.epochs * len(train) / values["rl.prompts_per_step"])
-            values["rl.steps"] = max(1, steps)
+            known = count is not None and each != TODO
+            values["rl.steps"] = max(1, round(what.script.epochs * (count or 0) / each)) if known else TODO
+            if not known:
+                todo["rl.steps"] = what.script.todo["rl.steps"] = (
+                    f"{what.script.epochs:g} epochs x prompts to train on / rl.prompts_per_step"
+                )
     values.setdefault("evaluation.final", ["test"])
     values["model.name"] = what.model
     for key, value in what.settings.items():
@@ -314,14 +425,14 @@ def written(what: Start, seen: _Seen) -> str:
         *(f"# From the script: {_comment(note)}" for note in (what.script.notes if what.script else ())),
         *(["# What the script does not set has TRL's defaults."] if what.script else []),
         f"name: {_flow(name)}",
-        *([f"seed: {_flow(sections.pop('seed'))}"] if "seed" in sections else []),
+        *([f"seed: {_flow(sections.pop('seed'))}{_remark('seed', todo)}"] if "seed" in sections else []),
         "task:",
         "  name: jsonl",
         "  options:",
-        *_options(seen),
+        *_options(seen, todo),
         "model:",
         *(
-            f"  {key}: {_flow(value)}"
+            f"  {key}: {_flow(value)}{_remark(f'model.{key}', todo)}"
             for key, value in sorted(sections["model"].items(), key=lambda item: item[0] != "name")
         ),
     ]
@@ -334,25 +445,28 @@ def written(what: Start, seen: _Seen) -> str:
         if section == stage:
             lines.append(f"{section}:")
             order = sorted(inner, key=lambda key: (*FIRST, key).index(key))
-            lines += [f"  {key}: {_flow(inner[key])}{_remark(f'{section}.{key}')}" for key in order]
+            lines += [f"  {key}: {_flow(inner[key])}{_remark(f'{section}.{key}', todo)}" for key in order]
         else:
-            lines.append(f"{section}: {_flow(inner)}{_remark(section)}")
+            lines.append(f"{section}: {_flow(inner)}{_remark(section, todo)}")
     return "\n".join(lines) + "\n"
 
 
 def _called(what: Start) -> str:
     data = what.data.removeprefix(HUB).partition(":")[0]
-    return f"{Path(data).stem if Path(data).suffix else Path(data).name}-{Path(what.model).name}".lower()
+    parts = [Path(data).stem if Path(data).suffix else Path(data).name, Path(what.model).name]
+    return "-".join(part for part in parts if part != TODO).lower()
 
 
-def _options(seen: _Seen) -> list[str]:
+def _options(seen: _Seen, todo: Mapping[str, str]) -> list[str]:
     lines = []
     for key, value in seen.options.items():
         remark = {
-            "train": f"columns: {', '.join(seen.columns)}; val and test hold out a tenth of the prompts each",
+            "train": (f"columns: {', '.join(seen.columns)}; " if seen.columns else "")
+            + "val and test hold out a tenth of the prompts each",
             "prompt": "what is asked: a column, or a template of columns",
             **seen.remarks,
         }.get(key)
+        remark = todo.get(f"task.options.{key}", remark)
         lines.append(f"    {key}: {_flow(value)}{f'  # {_comment(remark)}' if remark else ''}")
         if key == "prompt" and seen.gold_tried:
             lines.append(
@@ -380,8 +494,11 @@ REMARKS = {
 }
 
 
-def _remark(key: str) -> str:
-    return f"  # {REMARKS[key]}" if key in REMARKS else ""
+def _remark(key: str, todo: Mapping[str, str]) -> str:
+    """The comment behind a key: what the script has where it, or a key below it, is open; else what it means."""
+    inner = {name.removeprefix(f"{key}."): why for name, why in todo.items() if name.startswith(f"{key}.")}
+    said = todo.get(key) or "; ".join(f"{name}: {why}" for name, why in inner.items()) or REMARKS.get(key)
+    return f"  # {_comment(said)}" if said else ""
 
 
 def _put(values: dict[str, Any], key: str, value: Any) -> None:

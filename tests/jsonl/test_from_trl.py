@@ -1,0 +1,626 @@
+"""Scripts for TRL as people write them: what each becomes, what stays open, and what is taken over of their rewards."""
+
+import json
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+import yaml
+
+from plumbline.config.imports import consent
+from plumbline.errors import RecipeError, StorageError
+from plumbline.recipe import leaves, load
+from plumbline.recipe.from_trl import read_script
+from plumbline.tasks.jsonl.start import start, started
+
+GIST = r'''
+import re
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+open("ran", "w").close()
+SYSTEM = """Think first.
+<answer>
+{...}
+</answer>"""
+LOG = []
+
+def last(text: str) -> str | None:
+    return text.split("####")[1].strip() if "####" in text else None
+
+def questions(split="train"):
+    data = load_dataset("openai/gsm8k", "main")[split]
+    return data.map(lambda x: {
+        "prompt": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": x["question"]}],
+        "answer": last(x["answer"]),
+    })
+
+def right(prompts, completions, answer, **kwargs) -> list[float]:
+    return [2.0 if one in each[0]["content"] else 0.0 for each, one in zip(completions, answer)]  # the gold
+
+def shape(completions, **kwargs):
+    LOG.append(len(completions))
+    return [0.5 if re.search("<answer>.*</answer>", one[0]["content"], re.S) else 0.0 for one in completions]
+
+NAME = "Qwen/Qwen2.5-1.5B-Instruct"
+args = GRPOConfig(output_dir=f"out/{NAME.split('/')[-1]}", learning_rate=5e-6, per_device_train_batch_size=2,
+                  gradient_accumulation_steps=4, num_generations=4, max_steps=40)
+args.beta = 0.01
+model = AutoModelForCausalLM.from_pretrained(NAME, torch_dtype="bfloat16").to("cuda")
+tokenizer = AutoTokenizer.from_pretrained(NAME)
+trainer = GRPOTrainer(model=model, processing_class=tokenizer, reward_funcs=[right, shape], args=args,
+                      train_dataset=questions())
+trainer.train()
+'''
+ARGUMENTS = """
+import argparse
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+from my_rewards import accuracy as right, brief
+
+def parse():
+    parser = argparse.ArgumentParser()
+    group = parser.add_argument_group("training")
+    parser.add_argument("--model", default="some/model")
+    group.add_argument("--lr", type=float, default="3e-5")
+    group.add_argument("-b", "--beta", type=float)
+    group.add_argument("--max-steps", type=int, default=100)
+    parser.add_argument("--lora", action="store_true")
+    return parser.parse_args()
+
+def main(args):
+    rows = load_dataset("json", data_files="rows.jsonl", split="train").rename_column("question", "prompt")
+    settings = dict(learning_rate=args.lr, max_steps=args.max_steps // 2, num_generations=4)
+    if args.lora:
+        settings["learning_rate"] *= 10
+    GRPOTrainer(args.model, [right, brief], GRPOConfig(**settings, beta=args.beta), rows).train()
+
+if __name__ == "__main__":
+    main(parse())
+"""
+PARSER = """
+from dataclasses import dataclass, field
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser, get_peft_config
+
+@dataclass
+class Own(ScriptArguments):
+    names: list[str] = field(default_factory=lambda: ["accuracy", "brief"])
+
+def main():
+    from my_rewards import accuracy, brief
+    own, training, model = TrlParser((Own, GRPOConfig, ModelConfig)).parse_args_and_config()
+    known = {"accuracy": accuracy, "brief": brief}
+    functions = []
+    for name in own.names:
+        if name in known:
+            functions.append(known[name])
+        else:
+            raise ValueError(name)
+    data = load_dataset(own.dataset_name, name=own.dataset_config)
+    GRPOTrainer(model=model.model_name_or_path, args=training, reward_funcs=functions,
+                train_dataset=data[own.dataset_train_split], peft_config=get_peft_config(model)).train()
+
+main()
+"""
+YAML = """
+model_name_or_path: some/model
+dataset_name: some/rows
+learning_rate: 2.0e-6
+num_generations: 4
+per_device_train_batch_size: 8
+max_steps: 50
+use_peft: true
+lora_r: 8
+output_dir: out/mine
+"""
+QUICK = """
+from datasets import load_dataset
+from trl import GRPOTrainer
+
+def letters(completions, **kwargs):
+    return [len(set(one)) for one in completions]
+
+GRPOTrainer(model="some/model", reward_funcs=letters, train_dataset=load_dataset("some/rows", split="train")).train()
+"""
+UNSLOTH = """
+# %% [markdown]
+# # Train
+# %%
+%%capture
+!pip install unsloth \\
+    vllm
+import os
+if "COLAB" not in os.environ:
+    !pip install more
+# %%
+from unsloth import FastLanguageModel, is_bfloat16_supported
+length = 1024
+model, tokenizer = FastLanguageModel.from_pretrained(
+    model_name = "some/model", max_seq_length = length, fast_inference = True)
+model = FastLanguageModel.get_peft_model(model, r = 32, target_modules = ["q_proj", "v_proj"], lora_alpha = 32)
+# %%
+import re
+from datasets import load_dataset
+START = "<start>"
+pattern = re.compile(rf"{START}.+", re.S)
+SEEN = 0
+def started(completions, **kwargs):
+    global SEEN
+    SEEN += 1
+    return [3.0 if pattern.search(one) else -1.0 for one in completions]
+dataset = load_dataset("some/rows", split = "train[:1000]")
+# %%
+from trl import GRPOConfig, GRPOTrainer
+training_args = GRPOConfig(learning_rate = 5e-6, bf16 = is_bfloat16_supported(), fp16 = not is_bfloat16_supported(),
+    optim = "paged_adamw_8bit", num_generations = 4, gradient_accumulation_steps = 2, max_prompt_length = 256,
+    max_completion_length = length - 256, max_steps = 250, report_to = "none", output_dir = "outputs")
+trainer = GRPOTrainer(model = model, processing_class = tokenizer, reward_funcs = [started], args = training_args,
+    train_dataset = dataset)
+trainer.train()
+"""
+SETTINGS = """
+from pathlib import Path
+import dataclasses, os
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+from my_rewards import accuracy
+CFG = {"model": "some/model", "lr": 3e-6, "train": {"batch": 8, "generations": 4}}
+ROOT = Path(__file__).parent
+
+def build(row, suffix="End with ####."):
+    return {"prompt": f"Solve {{this}}: {row['question']}\\n{suffix}", "answer": row["answer"]}
+
+base = GRPOConfig(output_dir=os.path.join("out", "first"), learning_rate=1.0, num_train_epochs=2)
+args = dataclasses.replace(base, learning_rate=CFG["lr"] / 3, per_device_train_batch_size=CFG["train"]["batch"],
+                           **{"num_generations": CFG["train"]["generations"]})
+train = load_dataset("some/rows", split="train").shuffle(seed=1).map(build)
+GRPOTrainer(model=CFG["model"], args=args, reward_funcs=accuracy, train_dataset=train).train()
+"""
+COURSE = """
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from peft import LoraConfig, get_peft_model
+from trl import GRPOConfig, GRPOTrainer
+from datasets import load_dataset
+def talk(example):
+    return {"prompt": [{"role": "system", "content": "S"}, {"role": "user", "content": example["problem"]}]}
+train, test = load_dataset("some/rows", split=["train[:5%]", "test[:5%]"])
+train = train.map(talk).remove_columns(["messages", "problem"])
+quantized = BitsAndBytesConfig(load_in_4bit=True)
+model = AutoModelForCausalLM.from_pretrained("some/model", device_map="auto", quantization_config=quantized)
+model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=8, lora_alpha=32, lora_dropout=0.1))
+def accuracy(completions, **kwargs):
+    return [float(one[0]["content"] == right) for one, right in zip(completions, kwargs["solution"])]
+trainer = GRPOTrainer(model=model, reward_funcs=[accuracy], train_dataset=train,
+    args=GRPOConfig(output_dir="out", num_train_epochs=1, bf16=True, num_generations=4, gradient_accumulation_steps=16))
+trainer.train()
+"""
+CLASSES = """
+import os, random
+from dataclasses import dataclass, field
+from datasets import Dataset, load_dataset
+from config import EXTRA
+import config, my_rewards
+from trl import GRPOConfig, GRPOTrainer
+@dataclass(frozen=True)
+class Settings:
+    model: str = os.environ.get("MODEL", config.MODEL)
+    lr: float = 1e-6 * 5
+    group: int = 4
+    steps: int = field(default=20)
+    @property
+    def answers(self): return self.group * 2
+class Runner:
+    def __init__(self, settings): self.settings = settings
+    def config(self):
+        one = self.settings
+        steps = one.steps if random.random() < 2 else 7
+        return GRPOConfig("out", False, learning_rate=one.lr, num_generations=one.group, max_steps=steps,
+                          per_device_train_batch_size=one.answers, **EXTRA)
+    def rows(self):
+        rows = []
+        for row in load_dataset("some/rows", "main", split="train"):
+            rows.append({"prompt": "Q: " + row["question"], "answer": row["gold"].strip()})
+        return Dataset.from_list(rows)
+    def train(self):
+        return GRPOTrainer(self.settings.model, [my_rewards.accuracy], self.config(), self.rows()).train()
+def launch(): Runner(Settings()).train()
+"""
+SUPERVISED = """
+from unsloth import FastModel
+from transformers import TrainingArguments
+from trl import SFTTrainer
+from datasets import load_dataset
+FORM = "Below: {} {}"
+model, tokenizer = FastModel.from_pretrained("some/model", max_seq_length=2048, load_in_4bit=False)
+def form(rows):
+    texts = []
+    for one, other in zip(rows["instruction"], rows["output"]):
+        texts.append(FORM.format(one, other) + tokenizer.eos_token)
+    return {"text": texts}
+rows = load_dataset("some/rows", split="train").map(form, batched=True)
+SFTTrainer(model=model, train_dataset=rows, dataset_text_field="text", max_seq_length=512,
+           args=TrainingArguments(per_device_train_batch_size=2, gradient_accumulation_steps=4, max_steps=60)).train()
+"""
+REWARDS = """
+def accuracy(completions, answer, **kwargs):
+    return [float(one.split("####")[1].strip() in each) for each, one in zip(completions, answer)]
+def brief(completions, **kwargs):
+    return [float(len(each) < 40) for each in completions]
+"""
+OURS = {"rl.optimiser.schedule": "linear", "rl.optimiser.warmup": 0, "seed": 42, "sampling.max_tokens": 512}
+"""TRL's defaults that are not Plumbline's."""
+
+
+@pytest.fixture
+def place(workplace):
+    rows = [{"question": f"{n} + 1 is", "answer": f"We add. #### {n + 1}"} for n in range(40)]
+    (workplace.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (workplace.folder / "my_rewards.py").write_text(REWARDS)
+    yield workplace
+    for name in [name for name in sys.modules if name.endswith("_rewards")]:
+        del sys.modules[name]
+
+
+def begin(place, files, out="mine.yaml", *, trusted=True, **more):
+    """Write files, of which the first is the script; what is said, and the recipe's values by their paths."""
+    for name, text in files.items():
+        (place.folder / name).write_text(text)
+    given = {"model": None, "data": None, "reward": None, **more}
+    with consent(trusted):
+        lines = start(started(script=place.folder / next(iter(files)), out=place.folder / out, **given))
+    return "\n".join(lines), dict(leaves(yaml.safe_load((place.folder / out).read_text())))
+
+
+def script(place, text):
+    (place.folder / "train.py").write_text(text)
+    return place.folder / "train.py"
+
+
+def notebook(text):
+    cells = [{"cell_type": "markdown", "source": "# no (code"}, {"cell_type": "code", "source": "%%bash\nls ("}]
+    cells += [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in text.split("# %%\n")[1:]]
+    return json.dumps({"cells": cells, "nbformat": 4})
+
+
+HUB = "task.options.train"
+NO_STEPS = {"rl.steps": "TODO"}
+KINDS = {
+    "functions": (
+        {"train.py": GIST},
+        {
+            "name": "Qwen2.5-1.5B-Instruct",
+            "model.name": "Qwen/Qwen2.5-1.5B-Instruct",
+            "model.dtype": "bfloat16",
+            HUB: "hf://openai/gsm8k/main:train",
+            "task.options.prompt": "question",
+            "task.options.system": "Think first.\n<answer>\n{...}\n</answer>",
+            "task.options.score": ["train_rewards:right", "train_rewards:shape"],
+            "rl.optimiser.learning_rate": 5e-6,
+            "rl.beta": 0.01,
+            "rl.steps": 40,
+            "rl.prompts_per_step": 2,
+        },
+    ),
+    "argparse": (
+        {"train.py": ARGUMENTS},
+        {
+            "model.name": "some/model",
+            HUB: "rows.jsonl",
+            "task.options.prompt": "question",
+            "task.options.score": ["my_rewards:accuracy", "my_rewards:brief"],
+            "rl.optimiser.learning_rate": 3e-5,
+            "rl.steps": 50,
+            "rl.beta": "TODO",
+            **OURS,
+        },
+    ),
+    "parser": (
+        {"train.py": PARSER, "train.yaml": YAML},
+        {
+            "model.name": "some/model",
+            HUB: "hf://some/rows:train",
+            "task.options.score": ["my_rewards:accuracy", "my_rewards:brief"],
+            "model.lora.rank": 8,
+            "model.lora.alpha": 32,
+            "name": "mine",
+            "rl.optimiser.learning_rate": 2e-6,
+            "rl.prompts_per_step": 2,
+            "rl.steps": 50,
+            **OURS,
+        },
+    ),
+    "parser without its file": (
+        {"train.py": PARSER},
+        {"model.name": "TODO", HUB: "TODO", "rl.optimiser.learning_rate": 1e-6, **NO_STEPS},
+    ),
+    "command line": (
+        {"grpo.yaml": YAML + "reward_funcs: [accuracy_reward, my_rewards.brief]\n"},
+        {
+            "model.name": "some/model",
+            HUB: "hf://some/rows:train",
+            "task.options.score": ["trl.rewards:accuracy_reward", "my_rewards:brief"],
+            "model.lora.rank": 8,
+            "rl.group_size": 4,
+            "rl.steps": 50,
+        },
+    ),
+    "quickstart": (
+        {"train.py": QUICK},
+        {
+            "model.name": "some/model",
+            HUB: "hf://some/rows:train",
+            "task.options.prompt": "prompt",
+            "task.options.score": "train_rewards:letters",
+            "rl.group_size": 8,
+            "rl.prompts_per_step": 1,
+            "rl.optimiser.learning_rate": 1e-6,
+            "rl.algorithm.normaliser": "dapo",
+            **NO_STEPS,
+            **OURS,
+        },
+    ),
+    "settings": (
+        {"train.py": SETTINGS},
+        {
+            "name": "first",
+            "model.name": "some/model",
+            "task.options.prompt": "Solve {{this}}: {question}\nEnd with ####.",
+            "task.options.score": "my_rewards:accuracy",
+            "rl.optimiser.learning_rate": pytest.approx(1e-6),
+            "rl.prompts_per_step": 2,
+            **NO_STEPS,
+        },
+    ),
+}
+KINDS |= {
+    "course": (
+        {"train.py": COURSE},
+        {
+            "model.name": "some/model",
+            "model.quantize": "4bit",
+            "model.lora.alpha": 32,
+            HUB: "hf://some/rows:train[:5%]",
+            "task.options.prompt": "problem",
+            "task.options.system": "S",
+            "rl.prompts_per_step": 32,
+            **NO_STEPS,
+        },
+    ),
+    "classes": (
+        {"train.py": CLASSES, "config.py": "MODEL = 'some/model'\nEXTRA = dict(beta=0.1, seed=3)"},
+        {
+            "model.name": "some/model",
+            HUB: "hf://some/rows/main:train",
+            "task.options.prompt": "Q: {question}",
+            "task.options.score": "train_rewards:accuracy",
+            "rl.optimiser.learning_rate": 5e-6,
+            "rl.beta": 0.1,
+            "rl.prompts_per_step": 2,
+            "seed": 3,
+            **NO_STEPS,
+        },
+    ),
+    "supervised": (
+        {"train.py": SUPERVISED},
+        {
+            "model.name": "some/model",
+            "model.context": 512,
+            "model.quantize": None,
+            "task.options.prompt": "TODO",
+            "task.options.score": "TODO",
+            "sft.batch_size": 8,
+            "sft.steps": 60,
+            "sft.optimiser.learning_rate": 5e-5,
+        },
+    ),
+}
+NOTEBOOK = {
+    "model.name": "some/model",
+    "model.context": 1024,
+    "model.quantize": "4bit",
+    "model.lora.rank": 32,
+    "model.lora.targets": ["q_proj", "v_proj"],
+    HUB: "hf://some/rows:train[:1000]",
+    "task.options.score": "train_rewards:started",
+    "rl.optimiser.name": "adamw8bit",
+    "rl.prompts_per_step": 4,
+    "rl.steps": 250,
+    "sampling.max_tokens": 768,
+    "name": "outputs",
+}
+KINDS |= {"export": ({"train.py": UNSLOTH}, NOTEBOOK), "notebook": ({"train.ipynb": notebook(UNSLOTH)}, NOTEBOOK)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_script_in_the_style_of_tutorials_becomes_a_recipe(place, kind):
+    files, right = KINDS[kind]
+    said, values = begin(place, files)
+    assert {key: values.get(key) for key in right} == right
+    assert not (place.folder / "ran").exists()
+    todo = [key for key, value in values.items() if value == "TODO"]
+    assert all(f"TODO: {key} (" in said for key in todo)
+    if todo:
+        with pytest.raises(RecipeError) as error:
+            load(place.folder / "mine.yaml")
+        assert all(key in error.value.cause for key in todo)
+        assert "Train:" not in said
+    else:
+        assert load(place.folder / "mine.yaml").name
+
+
+# -- rewards -----------------------------------------------------------------------------------------------------------
+
+
+def rewards_of(place, name="train_rewards"):
+    space = {"__name__": name}
+    text = (place.folder / f"{name}.py").read_text()
+    exec(compile(text, name, "exec"), space)
+    return text, space
+
+
+def test_rewards_are_taken_over_with_what_they_need_and_see_what_the_script_makes_of_a_row(place):
+    begin(place, {"train.py": GIST})
+    text, space = rewards_of(place)
+    assert "load_dataset" not in text
+    assert "# the gold" in text
+    columns = {"answer": ["We add. #### 2"], "question": ["1 + 1 is"]}
+    given = {"prompts": ["1 + 1 is"], "completions": ["it is <answer>2</answer>"], **columns}
+    assert [space[name](**given) for name in ("right", "shape")] == [[2.0], [0.5]]
+    assert space["right"](prompts=["1 + 1 is"], completions=["3"], **columns) == [0.0]
+    said, values = begin(place, {"train.py": GIST}, "rows.yaml", data="rows.jsonl")  # the same file of rewards
+    assert values["task.options.system"].startswith("Think")
+    assert "not ready" not in said
+
+
+def test_without_trust_nothing_of_a_script_is_imported(place, monkeypatch):
+    monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
+    source = QUICK.replace("def letters", "open('ran', 'w')\ndef letters").replace('"some/rows"', '"json"')
+    source = source.replace('split="train"', 'data_files="rows.jsonl"')
+    said, _ = begin(
+        place, {"train.py": source, "rows.jsonl": "".join(f'{{"prompt": "{n}"}}\n' for n in range(9))}, trusted=False
+    )
+    assert "the reward was not tried" in said
+    assert not (place.folder / "ran").exists()
+
+
+def test_a_file_of_rewards_that_was_changed_is_left_alone(place):
+    begin(place, {"train.py": QUICK})
+    path = place.folder / "train_rewards.py"
+    begin(place, {"train.py": QUICK.replace("set(one)", "one")}, "second.yaml")
+    assert "len(one)" in path.read_text()
+    for changed in (path.read_text() + "# mine\n", REWARDS):
+        path.write_text(changed)
+        with pytest.raises(StorageError, match="is there already, and is not what init wrote"):
+            begin(place, {"train.py": QUICK}, "third.yaml")
+        assert path.read_text() == changed
+    assert not (place.folder / "third.yaml").exists()
+
+
+TRAINER = """
+from datasets import load_dataset
+from functools import partial
+from trl import GRPOConfig, GRPOTrainer
+{before}
+GRPOTrainer("m", reward_funcs={rewards}, args=GRPOConfig(max_steps=8), train_dataset=load_dataset("a/b", split="train"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "rewards", "names"),
+    [
+        ("def f(completions, weight=1.0, **k): return [weight] * 1", "[f, partial(f, weight=2.0)]", {"f": 1, "f_2": 2}),
+        ("def make(n):\n def f(completions, **k): return [n]\n return f", "[make(1), make(2)]", {"f": 1, "f_2": 2}),
+        ("def make(n):\n def f(completions, **k): return [n]\n return f\ng = make(3)", "g", {"g": 3}),
+        (
+            "class Long:\n def __init__(self, n): self.n = n\n def __call__(self, completions, **k): return [self.n]",
+            "[Long(4)]",
+            {"long": 4},
+        ),
+        ("", "[lambda completions, **k: [5]]", {"reward": 5}),
+        ("W = {'a': 1}\nW['b'] = 6\nW.update(c=7)\ndef f(completions, **k): return [W['b']]", "f", {"f": 6}),
+        ("if 1 > x():\n N = 1\nelse:\n N = 8\nx = len\ndef f(completions, **k): return [N]", "f", None),
+        (
+            "try:\n from nowhere import N\nexcept ImportError:\n N = 9\ndef f(completions, **k): return [N]",
+            "f",
+            {"f": 9},
+        ),
+        (
+            (
+                "from argparse import *\np = ArgumentParser()\np.add_argument('-n', default=3)\nargs = p.parse_args()\n"
+                "def f(completions, **k): return [args.n]"
+            ),
+            "f",
+            {"f": 3},
+        ),
+        (
+            "def one(completions, **k): return [1]\ndef f(completions, **k): return [one(completions)[0] + 1]",
+            "[one, f]",
+            {"one": 1, "f": 2},
+        ),
+        (
+            "R = {}\ndef note(f):\n R[f.__name__] = f\n return f\n@note\ndef f(completions, **k): return [2]",
+            "[f]",
+            {"f": 2},
+        ),
+        ("from json import *\ndef f(completions, **k): return [loads('7')]", "f", {"f": 7}),
+    ],
+)
+def test_a_reward_is_taken_over_however_it_is_made(place, before, rewards, names):
+    source = TRAINER.format(before=before, rewards=rewards)
+    if names is None:
+        read = read_script(script(place, source))
+        assert read.rewards == ["train_rewards:f"]
+        return
+    _, values = begin(place, {"train.py": source})
+    score = values["task.options.score"]
+    assert (score if isinstance(score, list) else [score]) == [f"train_rewards:{name}" for name in names]
+    _, space = rewards_of(place)
+    assert {name: space[name](completions=["x"])[0] for name in names} == names
+
+
+@pytest.mark.parametrize(
+    ("before", "word"),
+    [
+        ("model = load()\ndef f(completions, **k): return [model(c) for c in completions]", None),
+        (
+            "from x import M\nmodel = M.from_pretrained('m')\ndef f(completions, **k): return [model(completions)]",
+            "model",
+        ),
+        ("def g(c): return trainer.step\ndef f(completions, **k): return [g(c) for c in completions]", "trainer"),
+        ("rows = load_dataset('a/b')\ndef f(completions, **k): return [len(rows)]", "rows"),
+        ("def f(completions, **k): return [never_defined]", "never_defined"),
+        (
+            (
+                "from argparse import *\np = ArgumentParser()\np.add_argument('--n')\nargs = p.parse_args()\n"
+                "def f(completions, **k): return [args.n]"
+            ),
+            "args.n",
+        ),
+    ],
+)
+def test_a_reward_that_needs_the_training_is_refused_with_words(place, before, word):
+    source = TRAINER.format(before=before, rewards="[f, f]").replace('GRPOTrainer("m"', 'trainer = GRPOTrainer("m"')
+    if word is None:
+        before = before.replace("load()", "len")
+        begin(place, {"train.py": TRAINER.format(before=before, rewards="f")})
+        return
+    with pytest.raises(RecipeError, match=rf"uses {word}") as error:
+        begin(place, {"train.py": source})
+    assert "--reward rewards:f" in error.value.fix
+    assert not (place.folder / "train_rewards.py").exists()
+    _, values = begin(place, {"train.py": source}, reward="my_rewards:brief")
+    assert values["task.options.score"] == "my_rewards:brief"
+
+
+# -- what is foreign ---------------------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "calls twice each": "def h0(): return 1\n"
+    + "".join(f"def h{n + 1}(): return h{n}(), h{n}()\n" for n in range(40))
+    + "x = h40()",
+    "recursion": "def g(n): return g(n - 1) + g(n - 2)\nx = g(9)",
+    "no end": "x = 1\nwhile True:\n x = x * x",
+    "one in itself": "x = []\nx.append(x)\ny = {}\ny['y'] = y\nif foo(): z = x\nelse: z = y\nx = z",
+    "doubled": "x = [1]\n" + "x = [x, x]\n" * 60 + "y = str(x)\nif foo():\n x = [x]",
+    "large": "x = 9 ** 9 ** 9 ** 9\ny = 'a' * 10 ** 12\nz = 1 << 10 ** 12\nx = '{:>9999999999}'.format(1)",
+    "long": "x = 'a' * 60000\nx = x.join([x] * 1000).replace('a', x)\ny = f'{1:>99999999}'",
+    "loops": "x = 0\n" + "".join(" " * n + f"for a{n} in range(150):\n" for n in range(9)) + " " * 9 + "x = x + 1",
+    "classes": "class A: a = 1\n" + "".join(f"class A(A): b: int = {n}\n" for n in range(900)) + "x = A().b",
+    "lambdas": "x = " + "lambda: " * 400 + "1",
+    "itself": "import train\nfrom train import *\nx = train.x",
+    "a file of others": "import yaml\nx = yaml.safe_load(open('../secret.yaml'))",
+    "rewards": "".join(f"def g{n}(): return g{n + 1}()\n" for n in range(2000)) + "x = g0",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_script_is_read_in_bounded_time_or_refused(place, kind):
+    (place.folder.parent / "secret.yaml").write_text("secret")
+    ends = "\ndef f(completions, **k): return [x]\nGRPOTrainer(x, f, GRPOConfig(learning_rate=x, seed=x), x)\n"
+    began = time.process_time()
+    with suppress(RecipeError):
+        read = read_script(script(place, HOSTILE[kind] + ends))
+        assert "'secret'" not in f"{read.values}{read.taken}"
+    assert time.process_time() - began < 20
