@@ -269,7 +269,7 @@ def begin(place, files, out="mine.yaml", *, trusted=True, **more):
         (place.folder / name).write_text(text)
     given = {"model": None, "data": None, "reward": None, **more}
     with consent(trusted):
-        lines = start(started(script=place.folder / next(iter(files)), out=place.folder / out, **given))
+        lines, _ = start(started(script=place.folder / next(iter(files)), out=place.folder / out, **given))
     return "\n".join(lines), dict(leaves(yaml.safe_load((place.folder / out).read_text())))
 
 
