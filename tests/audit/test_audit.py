@@ -440,7 +440,7 @@ def test_one_cause_is_named_where_one_explains_all(users, names, gold, check, sa
         ("end", "answer", ("writing", "warning"), {"a long tail behind"}),
         ("some", "answer", ("pays-anything", "fatal"), {"row-3"}),
         ("number", None, ("unpaid", "fatal"), set()),
-        ("right,form", "<answer>{answer}</answer>", ("marks", "warning"), {"a doubled closing mark"}),
+        ("right,form", "<answer>{answer}</answer>", ("marks", "note"), {"a doubled closing mark"}),
         ("right,whole_form", "<answer>{answer}</answer>", ("marks", None), set()),
         ("sound", "answer", ("pays-anything", None), set()),
         ("sound", "answer", ("writing", "note"), {"whole number as a float"}),

@@ -22,7 +22,7 @@ from plumbline.checks.audit.bench import (
     shown,
 )
 from plumbline.checks.audit.elsewhere import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
-from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, WHOLE_FLOAT
+from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.errors import RewardError
 from plumbline.evaluation.statistics import mean_interval, surely_over
@@ -334,10 +334,9 @@ def marks(seen: ScoringRunner) -> Iterator[Finding]:
         what += shown(found[0][1].case.text, 120)
         evidence = {"part": name, "ways": [way for way, _ in found]}
         causes = ("a pattern that looks for the marks and does not count them",)
-        fix = "count each mark once, and let no mark stand inside of another"
-        yield Finding(
-            "warning", what, evidence=evidence, samples=ids([one for _, one in found]), causes=causes, fix=fix
-        )
+        fix, samples = "count each mark once, and let no mark stand inside of another", ids([one for _, one in found])
+        level: Level = "warning" if UNCLOSED in dict(found) else "note"
+        yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 @check("reward", name="writing")

@@ -115,9 +115,10 @@ def writings(example: Example, language: str, others: Sequence[str] = ()) -> Ite
     if "```" not in gold:
         ways.append(("fence", f"```{'json' if value is not None else ''}\n{gold}\n```"))
     ways.append(("prose around", f"{prose['before']}\n\n{gold}\n\n{prose['after']}"))
+    if is_label(gold.rpartition("\n")[2]) and value is None:
+        ways.append(("a long tail behind", f"{gold}\n\n{prose['tail']}"))
     if is_label(gold):
         ways.append(("a long working before", behind(gold, _working(gold, others, prose))))
-        ways.append(("a long tail behind", f"{gold}\n\n{prose['tail']}"))
     if few_words:
         ways += [("quotes around", f'"{gold}"'), ("curly quotes around", f"“{gold}”")]
     if value is not None:
@@ -197,7 +198,7 @@ def wrong(example: Example, other: str, language: str) -> Iterator[tuple[str, st
     yield NEGATED, prose["not"].format(label_of(gold))
 
 
-OTHER, NEGATED = "another answer", "the gold answer negated"
+OTHER, NEGATED, UNCLOSED = "another answer", "the gold answer negated", "no closing mark"
 
 
 def marks_damaged(gold: str) -> Iterator[tuple[str, str]]:
@@ -209,7 +210,7 @@ def marks_damaged(gold: str) -> Iterator[tuple[str, str]]:
     head, _, tail = gold.rpartition(last)
     apart = "\n" if head.endswith("\n") else ""
     yield "a doubled closing mark", head + last + apart + last + tail
-    yield "no closing mark", f"{head}{tail}"
+    yield UNCLOSED, f"{head}{tail}"
     yield "a doubled opening mark", gold.replace(last.replace("/", ""), last.replace("/", "") * 2, 1)
 
 
