@@ -334,7 +334,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
         "sweep": [f"--{name}" for name in SWEEP_FLAGS.split()],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
-        "score": ["--completions", "--data", "--json", "--out", "--set", "--split", "--task", "--trust-code"],
+        "score": ["--completions", "--data", "--json", "--out", "--rows", "--set", "--split", "--task", "--trust-code"],
         "parse": ["--schema"],
         "report": [],
         "runs": ["--json", "--mode", "--report", "--split", "--table"],
