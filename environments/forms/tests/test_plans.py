@@ -123,6 +123,19 @@ CHANGE = elements_of(FORMS["change-ticket"])
         ("Tick 'Law' and 'Maps'", (Check("Law"), Check("Maps"))),
         ("Leave the 'Home address' field empty", ()),
         ("Do not check 'Newsletter'", ()),
+        ("Make sure that 'Newsletter' is checked", (Check("Newsletter"),)),
+        ("Make sure that 'Newsletter' is not selected", (Uncheck("Newsletter"),)),
+        ("Type the link a@b.com into Home address", (Type("Home address", "a@b.com"),)),
+        ("Type Golden Circle Line into Home address", (Type("Home address", "Golden Circle Line"),)),
+        (
+            "Type Bank of the West at 13:30 in the 'Home address' field",
+            (Type("Home address", "Bank of the West at 13:30"),),
+        ),
+        ("Put 'Staff' in the 'Reader type' text box", (Type("Reader type", "Staff"),)),
+        ("In the 'Full name' field type 'Ann'", (Type("Full name", "Ann"),)),
+        ("Clear the 'Full name' field and type 'Ann'", (Type("Full name", ""), Type("Full name", "Ann"))),
+        ("Submit the form by clicking 'Request Card' when done.", (Click("Request Card"),)),
+        ("Use 'Request Card' to submit the form", (Submit("Request Card"),)),
         ("Wait for the page to load", ()),
     ],
 )
@@ -170,7 +183,7 @@ def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
             "The user types 'Ann' into 'Full name'",
         ),
         *(
-            "Make sure that 'Newsletter' is checked",
+            "Make sure that 'Newsletter' is not there",
             "Do not forget to check 'Newsletter'",
             "'Ann' should be typed into 'Full name'",
         ),
