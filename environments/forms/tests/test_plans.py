@@ -1,5 +1,6 @@
 """The plan languages: readings by hand, round trips over hostile texts, the bridge to the agents' JSON."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -210,6 +211,11 @@ def test_what_only_tells_something_is_no_step(line):
 def test_what_the_line_above_says(text, actions, idle):
     plan = read_plan(text, LIBRARY)
     assert (plan.actions, plan.idle, plan.unread) == (actions, idle, 0)
+
+
+def test_a_button_of_any_name_is_no_part_of_what_a_step_is_for():
+    elements = elements_of(dataclasses.replace(FORMS["library-card"], button="Submit"))
+    assert read_plan("Click 'Staff' to submit the form", elements).actions == (Click("Staff", ""),)
 
 
 @pytest.mark.parametrize("text", ["Full name is required.\nType 'Ann'", "Press 'Tab'\nType 'Ann'"])

@@ -84,7 +84,8 @@ def names_of(elements: tuple[Element, ...]) -> Names:
         for option in (one.option, *one.offers):
             if option:
                 options.setdefault(loose(option), {})[one.label] = None
-    labels = sorted({one.label for one in elements if one.label}, key=len, reverse=True)
+    called = {one.label for one in elements if one.kind != "button" or folded(one.label) not in SUBMIT_WORDS}
+    labels = sorted(called - {""}, key=len, reverse=True)
     mention = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, labels))})(?!\w)", re.IGNORECASE) if labels else None
     return Names(
         {loose(one.label): one.kind for one in elements if one.kind != "button"},
