@@ -48,10 +48,22 @@ FILES = frozenset({"cv.pdf", "b.png"})
 _NAMES = ("Name", "Email", "Town", "Notes", "Colour", "Size", "Way", "News", "Count", "Start", "Site", "File")
 _BUTTONS = ("Send", "Save draft", "Publish", "Reset", "Preview", "Go", "Delete", "Sign up")
 _LINES = ("text", "text", "search", "tel", "url", "email", "password", "number")
-_PICKED = ("date", "time")
+_PICKED = ("date", "time", "month", "week", "datetime-local", "range", "color")
 _TEXTS = (
     *("", "Ana", " a b ", "ana@example.org", "ana@exämple.org", "https://x.org/a", "x:y", "7", "-1.5", "1,5", "ABC-12"),
-    *("one\ntwo", "2026-03-04", "2026-03", "2026-W10", "2026-03-04T10:30", "10:30", "#A0b1C2", "שלום", "😀😀😀"),
+    *(
+        "one\ntwo",
+        "2026-03-04",
+        "2026-03",
+        "2026-W10",
+        "2026-03-04T10:30",
+        "10:30",
+        "#A0b1C2",
+        "red",
+        "a@b.org, c@d",
+        "שלום",
+        "😀😀😀",
+    ),
 )
 _PATTERNS = ("[A-Z]{3}-\\d+", "\\w+", "[0-9]{4}", "(ab){2}", "[^@]+")
 _OPTIONS = ("Red", " Dark  blue ", "Green", "Red", "")
@@ -200,12 +212,14 @@ def _control(rng: Any, forms: int) -> str:
     value = f' value="{escape(_one(rng, _TEXTS))}"' if rng.random() < 0.4 else ""
     chosen = _some(rng, {"checked": 0.3})
     if kind == "line":
-        limits = _some(rng, {'minlength="3"': 0.1, 'maxlength="5"': 0.1})
+        limits = _some(rng, {'minlength="3"': 0.1, 'maxlength="5"': 0.1, "multiple": 0.1, 'dirname="way"': 0.15})
+        limits += _some(rng, {'dir="auto"': 0.1, 'dir="rtl"': 0.1})
         if rng.random() < 0.2:
             limits += f' pattern="{escape(_one(rng, _PATTERNS))}"'
         return f'<label>{label} <input type="{_one(rng, _LINES)}"{common}{value}{limits}></label>'
     if kind == "picked":
-        return f'<label>{label} <input type="{_one(rng, _PICKED)}"{common}{value}></label>'
+        kind, limits = _one(rng, _PICKED), _some(rng, {'min="3"': 0.1, 'max="8"': 0.1, 'step="5"': 0.2})
+        return f'<label>{label} <input type="{kind}"{common}{value}{limits}></label>'
     if kind == "textarea":
         return f"<label>{label} <textarea{common}>{escape(_one(rng, _TEXTS))}</textarea></label>"
     if kind == "box":
@@ -216,7 +230,7 @@ def _control(rng: Any, forms: int) -> str:
             for place, option in enumerate(("Post", "Pick up", "Mail"))
         )
     if kind == "select":
-        shape = _some(rng, {"multiple": 0.2})
+        shape = _some(rng, {"multiple": 0.2, 'size="3"': 0.2})
         return f"<label>{label} <select{common}{shape}>{_options(rng)}</select></label>"
     common += value if kind == "hidden" else _some(rng, {"multiple": 0.3})
     return f'<label>{label} <input type="{kind}"{common}></label>'

@@ -126,6 +126,34 @@ CASES = {
         "<select name=m multiple><option selected>a<option selected>b</select>",
         sent="s=b&m=a&m=b",
     ),
+    "lists of several rows": _filled(
+        "<select name=a size=2><option>x</select><select name=b size=1><option>x</select>"
+        "<select name=c size=2><option>x<option selected>y</select><select name=d size=' 3px'><option>x</select>"
+        "<label>E <select name=e size=2><option>x<option>y</select></label>",
+        Select("E", "y"),
+        sent="b=x&c=y&e=y",
+    ),
+    "what the browser adds": _filled(
+        "<input type=hidden name=_charset_ value=x><input name=_charset_ value=y><input name=a dirname=a.d value=x>"
+        "<div dir=rtl><input name=b dirname=b.d><input type=tel name=c dirname=c.d><textarea name=d dirname=d.d "
+        "dir=auto>x</textarea></div><label>E <input name=e dirname=e.d dir=auto></label>"
+        "<input type=number name=f dirname=f.d>",
+        Type("E", "1 שלום"),
+        sent="_charset_=UTF-8&_charset_=y&a=x&a.d=ltr&b=&b.d=rtl&c=&c.d=ltr&d=x&d.d=ltr&e=1 שלום&e.d=rtl&f=",
+    ),
+    "what is picked": _filled(
+        "<label>A <input type=range name=a max=10 readonly></label><label>B <input type=color name=b></label>"
+        "<label>C <input type=month name=c required></label><label>D <input type=week name=d></label>"
+        "<label>E <input type=datetime-local name=e></label>",
+        *(Type("A", "99"), Type("B", "red"), Type("C", "May 2026"), Type("D", "2026-W09")),
+        *(Type("E", "2026-03-04 14:30"), Press("Enter")),
+        sent="a=10&b=#ff0000&c=2026-05&d=2026-W09&e=2026-03-04T14:30",
+    ),
+    "plain text, which the site does not read": _case(
+        "<form method=post enctype=text/plain><input name=a value=x><button>Send</button></form>",
+        (Submit("Send"),),
+        None,
+    ),
     "nothing but disabled options": _filled("<select name=s><option disabled>a</select>", sent=""),
     "blanks and labels of options": _filled(
         "<select name=s><option label=L> a\n  b\xa0 </select><select name=t><option value>a</select>",
@@ -212,6 +240,12 @@ CASES = {
             ("<select name=n required><option>a<option value='' selected>-</select>", "n="),
             ("<select name=n multiple required><option value='' selected>-</select>", "n="),
             ("<select name=n multiple required><option>a</select>", None),
+            ("<select name=n size=2 required><option>a</select>", None),
+            ("<select name=n size=2 required><option value='' selected>-<option>a</select>", "n="),
+            ("<input name=n type=email multiple value=' a@b , c@d'>", "n=a@b,c@d"),
+            ("<input name=n type=email multiple value='a@b,'>", None),
+            ("<input name=n type=range min=3 max=8>", "n=6"),
+            ("<input name=n type=color value=x>", "n=#000000"),
             ("<input name=n type=date value=2026-02-30>", "n="),
             ("<input name=n value='a&#10;b' minlength=9>", "n=ab"),
         )

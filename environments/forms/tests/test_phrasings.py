@@ -31,9 +31,10 @@ from plumbline_forms.suite.drawing import drawn
 PHRASINGS = yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text(encoding="utf-8"))
 KINDS = {
     **dict.fromkeys(("textarea", "password"), ("typed",)),
-    **dict.fromkeys(("email", "tel", "text", "url"), ("typed", "bare")),
-    "number": ("typed", "bare", "numbers"),
-    **dict.fromkeys(("date", "time"), ("typed", "bare", "picked")),
+    **dict.fromkeys(("email", "tel", "url"), ("typed", "bare", "short")),
+    "text": ("typed", "bare"),
+    "number": ("typed", "bare", "short", "numbers"),
+    **dict.fromkeys(("date", "time"), ("typed", "bare", "short", "picked")),
     **dict.fromkeys(("select", "multiselect"), ("chosen",)),
     **{kind: (kind,) for kind in ("radio", "checkbox", "checkboxes", "file", "button")},
 }

@@ -1,5 +1,6 @@
 """The plan languages: readings by hand, round trips over hostile texts, the bridge to the agents' JSON."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -123,6 +124,19 @@ CHANGE = elements_of(FORMS["change-ticket"])
         ("Tick 'Law' and 'Maps'", (Check("Law"), Check("Maps"))),
         ("Leave the 'Home address' field empty", ()),
         ("Do not check 'Newsletter'", ()),
+        ("Make sure that 'Newsletter' is checked", (Check("Newsletter"),)),
+        ("Make sure that 'Newsletter' is not selected", (Uncheck("Newsletter"),)),
+        ("Type the link a@b.com into Home address", (Type("Home address", "a@b.com"),)),
+        ("Type Golden Circle Line into Home address", (Type("Home address", "Golden Circle Line"),)),
+        (
+            "Type Bank of the West at 13:30 in the 'Home address' field",
+            (Type("Home address", "Bank of the West at 13:30"),),
+        ),
+        ("Put 'Staff' in the 'Reader type' text box", (Type("Reader type", "Staff"),)),
+        ("In the 'Full name' field type 'Ann'", (Type("Full name", "Ann"),)),
+        ("Clear the 'Full name' field and type 'Ann'", (Type("Full name", ""), Type("Full name", "Ann"))),
+        ("Submit the form by clicking 'Request Card' when done.", (Click("Request Card"),)),
+        ("Use 'Request Card' to submit the form", (Submit("Request Card"),)),
         ("Wait for the page to load", ()),
     ],
 )
@@ -170,7 +184,7 @@ def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
             "The user types 'Ann' into 'Full name'",
         ),
         *(
-            "Make sure that 'Newsletter' is checked",
+            "Make sure that 'Newsletter' is not there",
             "Do not forget to check 'Newsletter'",
             "'Ann' should be typed into 'Full name'",
         ),
@@ -197,6 +211,11 @@ def test_what_only_tells_something_is_no_step(line):
 def test_what_the_line_above_says(text, actions, idle):
     plan = read_plan(text, LIBRARY)
     assert (plan.actions, plan.idle, plan.unread) == (actions, idle, 0)
+
+
+def test_a_button_of_any_name_is_no_part_of_what_a_step_is_for():
+    elements = elements_of(dataclasses.replace(FORMS["library-card"], button="Submit"))
+    assert read_plan("Click 'Staff' to submit the form", elements).actions == (Click("Staff", ""),)
 
 
 @pytest.mark.parametrize("text", ["Full name is required.\nType 'Ann'", "Press 'Tab'\nType 'Ann'"])

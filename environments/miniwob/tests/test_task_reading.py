@@ -2,8 +2,10 @@
 
 import json
 import tracemalloc
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +83,28 @@ LOGIN = Named("Login", "button")
 )
 def test_one_step(line, act):
     assert read_plan(line, PAGE).acts == (act,)
+
+
+PHRASINGS = yaml.safe_load(
+    (Path(__file__).parents[2] / "forms" / "tests" / "phrasings.yaml").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "label", "value"),
+    [("typed", "Username", "joe"), ("chosen", "Size", "L"), ("checkbox", "abc", ""), ("button", "Login", "")],
+)
+def test_what_forms_are_filled_in_with_is_read_here_too(group, label, value):
+    """But for what scrolls, clicks twice, or speaks of an option that the page does not show."""
+    wrong = []
+    for phrase in PHRASINGS[group]:
+        if "'{label}'" not in phrase or ("{value}" in phrase and "'{value}'" not in phrase):
+            continue  # without quotation marks the page decides
+        acts = read_plan(phrase.replace("{label}", label).replace("{value}", value), PAGE).acts
+        told = {told for act in acts for told in (act.text, act.option, getattr(act.on, "name", None))}
+        if not {label, value or label} <= told:
+            wrong.append(phrase)
+    assert [one for one in wrong if not one.startswith(("Double-click", "Scroll", "Make sure"))] == []
 
 
 @pytest.mark.parametrize(

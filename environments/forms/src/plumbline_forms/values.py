@@ -11,14 +11,17 @@ import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
+from pathlib import Path
 
 from pydantic_core import Url, ValidationError
 
+from plumbline.tasks.tables import read_table
+
 TYPED = frozenset({"text", "search", "tel", "url", "email", "password", "textarea", "number"})
 """Kinds of controls that take keys."""
-PICKED = frozenset({"date", "time"})
+PICKED = frozenset({"date", "month", "week", "time", "datetime-local", "range", "color"})
 """Kinds of controls whose value is set as a whole."""
 _LINES = TYPED - {"textarea", "number"}
 """Kinds with a single line of text; patterns are for these alone."""
@@ -30,8 +33,24 @@ _BLANK = " \t\n\f\r"
 
 _NUMBER = re.compile(r"-?(\d+(\.\d+)?|\.\d+)([eE][-+]?\d{1,3})?")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?")
+_DAYS = {
+    kind: re.compile(form, re.ASCII)
+    for kind, form in (("date", r"\d{4}-\d\d-\d\d"), ("month", r"\d{4}-\d\d"), ("week", r"\d{4}-W\d\d"))
+}
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:.+)")
 _LIMIT = re.compile(r"[ \t\n\f\r]*\+?(\d{1,9})(?!\d)", re.ASCII)
-_STEPS: Mapping[str, tuple[int, int, int]] = {"number": (1, 1, 0), "date": (1, 1, 719_163), "time": (60, 1000, 0)}
+_NUMBERS = frozenset({"number", "range"})
+_DAY = 86_400_000
+"""Milliseconds."""
+_STEPS: Mapping[str, tuple[int, int, int]] = {
+    "number": (1, 1, 0),
+    "range": (1, 1, 0),
+    "date": (1, 1, 719_163),
+    "month": (1, 1, 0),
+    "week": (1, 7, 719_160),
+    "time": (60, 1000, 0),
+    "datetime-local": (60, 1000, 719_163 * _DAY),
+}
 """By kind: the default step, what a step is multiplied with, and where the steps begin."""
 
 
@@ -52,12 +71,16 @@ def read_limit(text: str) -> int | None:
 
 
 def _scalar(kind: str, text: str) -> Decimal | None:
-    """A value as a number: days, or milliseconds since midnight; None where it is no value of the kind."""
-    if kind == "number":
+    """A value as a number: days, months, or milliseconds of a day; None where it is no value of the kind."""
+    if kind in _NUMBERS:
         return read_decimal(text)
-    if kind == "date":
+    if kind == "datetime-local":
+        parts = _MOMENT.fullmatch(text)
+        day, clock = (_scalar("date", parts[1]), _scalar("time", parts[2])) if parts else (None, None)
+        return None if day is None or clock is None else day * _DAY + clock
+    if kind != "time":
         try:
-            return Decimal(datetime.date.fromisoformat(text).toordinal()) if len(text) == 10 else None
+            return _days(kind, text)
         except ValueError:
             return None
     match = _TIME.fullmatch(text) if text.isascii() else None
@@ -65,6 +88,18 @@ def _scalar(kind: str, text: str) -> Decimal | None:
         return None
     hours, minutes, seconds = (int(part or 0) for part in match.groups()[:3])
     return Decimal(((hours * 60 + minutes) * 60 + seconds) * 1000 + int((match.group(4) or "").ljust(3, "0")))
+
+
+def _days(kind: str, text: str) -> Decimal | None:
+    """The day of a date, the first day of a week, or the number of a month.
+
+    Raises:
+        ValueError: there is no such day, week or month.
+    """
+    if not _DAYS[kind].fullmatch(text):
+        return None
+    first = datetime.date.fromisoformat(f"{text}-01" if kind == "month" else text)
+    return Decimal((first.year - 1970) * 12 + first.month - 1 if kind == "month" else first.toordinal())
 
 
 def range_problem(
@@ -88,6 +123,8 @@ def range_problem(
     base = low if low is not None else first if first is not None else Decimal(origin)
     if kind == "time" and low is not None and high is not None and low > high:
         low, high = (low, None) if high < number < low else (None, None)  # a span over midnight
+    if kind == "range":
+        low = high = None  # it stands nowhere else
     if low is not None and number < low:
         return "min"
     if high is not None and number > high:
@@ -97,13 +134,13 @@ def range_problem(
     size = read_decimal(step or "")
     size = Decimal(usual) if size is None or size <= 0 else size
     size *= scale
-    if kind != "number":
+    if kind not in _NUMBERS:
         size = max(Decimal(1), size.quantize(Decimal(1), ROUND_HALF_UP)) if size < 10**20 else size
     # A browser counts in doubles: beyond 53 bits each number is on a step, and so is what differs by a float's error.
     away = abs(number - base)
     if away / 2**53 > size:
         return ""
-    error = size / 2**24 if kind == "number" else 0
+    error = size / 2**24 if kind in _NUMBERS else 0
     return "step" if error < away % size < size - error else ""
 
 
@@ -120,6 +157,11 @@ _SPECIAL = re.compile(r"(?:https?|wss?|ftp):", re.IGNORECASE)
 def is_email(text: str) -> bool:
     """Whether a browser takes it for an e-mail address."""
     return text.isascii() and _EMAIL.fullmatch(text) is not None
+
+
+def _parts(kind: str, text: str, attributes: Mapping[str, str]) -> list[str]:
+    """The addresses of a control that takes several; what another one holds, whole."""
+    return text.split(",") if kind == "email" and "multiple" in attributes else [text]
 
 
 def is_url(text: str) -> bool:
@@ -220,13 +262,57 @@ def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text) + sum(letter > "\uffff" for letter in text)
 
 
-def sanitised(kind: str, value: str) -> str:
+def sanitised(kind: str, value: str, attributes: Mapping[str, str]) -> str:
     """The value that a control of this kind holds where it is given this one: the standard's sanitisation."""
+    if kind == "range":
+        return _on_the_range(value, attributes)
+    if kind == "color":
+        return _colour(value) or "#000000"
     if kind in _LINES:
         value = value.replace("\n", "").replace("\r", "")
-        value = value.strip(_BLANK) if kind in {"email", "url"} else value
-        return _ascii_host(value) if kind == "email" else value
-    return value if is_valid(kind, value) else ""
+        value = value.strip(_BLANK) if kind == "url" else value
+        if kind == "email":
+            value = ",".join(_ascii_host(one.strip(_BLANK)) for one in _parts(kind, value, attributes))
+        return value
+    if not is_valid(kind, value):
+        return ""
+    if kind == "datetime-local":
+        day, clock = value[:10], value[11:]
+        clock = clock.rstrip("0").rstrip(".") if "." in clock else clock
+        return f"{day}T{clock.removesuffix(':00') if len(clock) == 8 else clock}"
+    return value
+
+
+def _on_the_range(value: str, attributes: Mapping[str, str]) -> str:
+    """The nearest number that a slider can stand at; its middle for what is none."""
+    low, high, first = (read_decimal(attributes.get(name, "")) for name in ("min", "max", "value"))
+    base = low if low is not None else first if first is not None else Decimal(0)
+    low, high = low or Decimal(0), Decimal(100) if high is None else high
+    high = max(low, high)
+    number = read_decimal(value)
+    number = low + (high - low) / 2 if number is None else min(max(number, low), high)
+    step = attributes.get("step", "").lower()
+    size = read_decimal(step) or Decimal(0)
+    size = size if size > 0 else Decimal(1)
+    if step != "any":
+        number = base + size * ((number - base) / size + Decimal("0.5")).to_integral_value(ROUND_FLOOR)
+        number = number - size if number > high else number
+        number = min(max(number + size if number < low else number, low), high)
+    text = str(number).lower()
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+_HEX = re.compile(r"#(?:([0-9a-f]{3})[0-9a-f]?|([0-9a-f]{6})(?:[0-9a-f]{2})?)")
+_COLOURS: Mapping[str, str] = read_table(Path(__file__).with_name("colours.yaml"))
+
+
+def _colour(text: str) -> str:
+    """Six digits for a colour that has a name or digits; "" for every other text."""
+    text = text.lower()
+    match = _HEX.fullmatch(_COLOURS.get(text, text))
+    if match is None:
+        return ""
+    return "#" + (match[2] or "".join(2 * digit for digit in match[1]))
 
 
 def typed(kind: str, text: str, language: str = "en", maxlength: int | None = None) -> Typed:
@@ -239,7 +325,7 @@ def typed(kind: str, text: str, language: str = "en", maxlength: int | None = No
             on a page in Portuguese 12,345 is 12.345, and that would be twelve thousand.
         maxlength: in UTF-16 code units.
     """
-    if kind in _STEPS:
+    if kind in PICKED or kind == "number":
         return _special(kind, text.strip(), language)
     plain = _BREAKS.sub("\n" if kind == "textarea" else " ", _CONTROL.sub("", text))
     if kind in {"email", "url"}:
@@ -253,8 +339,8 @@ def held(kind: str, text: str, attributes: Mapping[str, str]) -> Typed:
     """What a control with these attributes holds after it was given a text that `typed` gave."""
     if kind == "number" and text and read_decimal(text) is None:
         return Typed("", refused=True)
-    limit = read_limit(attributes.get("maxlength", "")) if kind not in _STEPS else None
-    return Typed(sanitised(kind, text if limit is None else _cut(text, limit)))
+    limit = read_limit(attributes.get("maxlength", "")) if kind in TYPED - {"number"} else None
+    return Typed(sanitised(kind, text if limit is None else _cut(text, limit), attributes))
 
 
 def _cut(text: str, units: int) -> str:
@@ -276,11 +362,12 @@ def invalid(kind: str, text: str, attributes: Mapping[str, str], *, edited: bool
     if kind in _STEPS:
         found = range_problem(kind, text, *(attributes.get(name) for name in ("min", "max", "step", "value")))
         return f"out of range ({found})" if found else ""
-    if not is_valid(kind, text):
+    parts = _parts(kind, text, attributes)
+    if not all(is_valid(kind, one) for one in parts):
         return f"not a valid {kind}"
-    if kind != "textarea" and (pattern := attributes.get("pattern")) is not None:
+    if kind in _LINES and (pattern := attributes.get("pattern")) is not None:
         try:
-            if not matches(pattern, text):
+            if not all(matches(pattern, one) for one in parts):
                 return "not in the format that is asked for"
         except UnreadPatternError as error:
             return str(error)
@@ -309,6 +396,12 @@ _WEEKDAY = re.compile(r"^[^\W\d_]{3,9}(?:-feira)?,\s+")
 _CLOCK = re.compile(
     r"(\d{1,2})(?:[:h.](\d{2}))?(?::(\d{2}(?:\.\d{1,3})?))?\s*(h|hs|horas|min)?\s*([ap])?\.?(?:m\.?)?", re.IGNORECASE
 )
+_LONGEST_SPAN = 60
+_GAP = re.compile(r"[T,]\s*|,?\s+(?:(?:at|às)\s+)?")
+_YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d{1,2})", re.ASCII)
+_MONTH_NUMBER = re.compile(r"(\d{1,2})[-/. ](\d{4})", re.ASCII)
+_WEEK_LAST = re.compile(r"(\d{4})[- ]?w(\d{1,2})", re.ASCII | re.IGNORECASE)
+_WEEK_NUMBER = re.compile(r"(?:w|week|semana)\s?(\d{1,2})(?:,|\s(?:of|de))?\s(\d{4})", re.ASCII | re.IGNORECASE)
 _MONEY = re.compile(r"(?:r\$|us\$|\$|€|£|usd|eur|gbp|brl)|[\s\u00a0\u202f]|(?:%|reais|euros|dollars)$", re.IGNORECASE)
 _GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _GROUPED_PT = re.compile(r"-?\d{1,3}(?:\.\d{3})*(?:,\d+)?|-?\d+,\d+")
@@ -316,11 +409,38 @@ _GROUPED_PT = re.compile(r"-?\d{1,3}(?:\.\d{3})*(?:,\d+)?|-?\d+,\d+")
 
 @lru_cache(maxsize=4096)
 def _special(kind: str, text: str, language: str) -> Typed:
-    if kind == "number":
-        value = read_number(text, language)
-    else:
-        value = read_date(text, language) if kind == "date" else read_time(text)
+    match kind:
+        case "number" | "range":
+            value = read_number(text, language)
+        case "date":
+            value = read_date(text, language)
+        case "time":
+            value = read_time(text)
+        case "color":
+            value = _colour(text)
+        case _:
+            value = _read_span(kind, text, language)
     return Typed(value, refused=not value and bool(text))
+
+
+def _read_span(kind: str, text: str, language: str) -> str:
+    """A month, a week or a moment for one in the usual spellings; "" where it is none."""
+    if len(text) > _LONGEST_SPAN:
+        return ""
+    if kind == "datetime-local":
+        for gap in _GAP.finditer(text):
+            day, clock = read_date(text[: gap.start()], language), read_time(text[gap.end() :])
+            if day and clock:
+                return f"{day}T{clock}"
+        return ""
+    if match := (_YEAR_FIRST if kind == "month" else _WEEK_LAST).fullmatch(text):
+        year, place = match[1], match[2]
+    elif match := (_MONTH_NUMBER if kind == "month" else _WEEK_NUMBER).fullmatch(text):
+        place, year = match[1], match[2]
+    else:
+        return read_date(f"1 {text}", language)[:7] if kind == "month" else ""
+    value = f"{year}-{'W' if kind == 'week' else ''}{int(place):02d}"
+    return value if is_valid(kind, value) else ""
 
 
 def read_date(text: str, language: str = "en") -> str:

@@ -1,14 +1,16 @@
 """Reads what a model wrote into actions: steps in plain English, or the JSON of browser agents. Never raises.
 
-A step is read by grammar.py, the language that plans are written in. What that does not understand, and claims to be a
-step, is counted as unread.
+A step is read by grammar.py, the language that plans are written in; what that does not understand is given to the
+reader of forms, which knows more words. What neither understands, and claims to be a step, is counted as unread.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from plumbline.tasks.text.lenient_json import values_in, whole
+from plumbline_forms.plans import actions as forms
 from plumbline_forms.plans.grammar import (
     Piece,
     TooMuchWorkError,
@@ -17,11 +19,13 @@ from plumbline_forms.plans.grammar import (
     claims,
     cleaned,
     cut,
+    loose,
     pieces_of,
     plainer,
     quotations,
 )
-from plumbline_miniwob.actions import Act, Named, from_json, target_json
+from plumbline_forms.plans.reader import SUBMIT_WORDS, Names, names_of, read_line
+from plumbline_miniwob.actions import Act, Named, from_json, key_named, target_json
 from plumbline_miniwob.grammar import NOWHERE, PAUSE, SCROLLED, PageText, begins, read_pieces, read_step
 from plumbline_miniwob.writing import CALLED
 
@@ -95,7 +99,7 @@ def _read_line(line: str, page: PageText, work: Work) -> Sequence[Act] | None:
     for text in dict.fromkeys((body, *plainer(body))):
         if (act := read_step(text, page, work)) is not None:
             return (act,)
-        if (acts := _several(text, page)) is not None:
+        if (acts := _several(text, page)) is not None or (acts := _foreign(text, page, work)) is not None:
             return acts
     return None
 
@@ -113,6 +117,67 @@ def _several(text: str, page: PageText) -> Sequence[Act] | None:
             parts[-1].append(piece)
     acts = [read_pieces(text, part, page) for part in parts if part]
     return [act for act in acts if act is not None] if len(acts) > 1 and None not in acts else None
+
+
+# -- what the reader of forms says --------------------------------------------------------------------------------
+
+_KINDS = {"textbox": "text", "slider": "number", "textarea": "textarea"} | {
+    kind: kind for kind in ("password", "date", "time", "number", "select", "checkbox")
+}
+"""What forms call a kind of element; all others are buttons to them."""
+_OWN = frozenset({"double", "hover", "drag", "scroll", "wait"})
+"""Verbs that forms know nothing of, or mean otherwise."""
+
+
+def _foreign(text: str, page: PageText, work: Work) -> Sequence[Act] | None:
+    """A step in words that forms know, which names its elements, and not their numbers or places."""
+    pieces = pieces_of(text, next(quotations(text), ()))
+    verb = begins(pieces)
+    if (verb is not None and verb[0] in _OWN) or any(one.kind in {"ref", "point"} for one in pieces):
+        return None
+    said = read_line(text, _names(page), work)
+    acts = [_act(action, page) for action in said or ()]
+    return [act for act in acts if act is not None] if said is not None and None not in acts else None
+
+
+@lru_cache(maxsize=256)
+def _names(page: PageText) -> Names:
+    return names_of(
+        tuple(
+            forms.Element(one.ref, 1, _KINDS.get(one.role, "button"), one.name)
+            for one in page.elements[:200]
+            if one.name and len(one.name) <= 200
+        )
+    )
+
+
+def _act(action: forms.Action, page: PageText) -> Act | None:
+    """An action of forms as one here; None where it has no place on these pages."""
+
+    def on(label: str, role: str | None = None) -> Named:
+        return page.settled(Named(label, role))
+
+    match action:
+        case forms.Type(label, text, clear=True):
+            return Act(do="type", on=on(label), text=text)
+        case forms.Select(label, option):
+            return Act(do="select", on=on(label), option=option)
+        case forms.Check(label, option):
+            return Act(do="check", on=on(option or label))
+        case forms.Uncheck(label, option):
+            return Act(do="uncheck", on=on(option or label))
+        case forms.Submit(""):
+            buttons = {one.name for one in page.elements if one.role == "button"}
+            found = [name for name in buttons if name.casefold() in SUBMIT_WORDS]
+            return Act(do="click", on=Named(found[0], "button")) if len(found) == 1 else None
+        case forms.Submit(label):
+            is_button = any(one.role == "button" for one in page.called.get(loose(label), ())) or not page.elements
+            return Act(do="click", on=on(label, "button" if is_button else None))
+        case forms.Click(label):
+            return Act(do="click", on=on(label))
+        case forms.Press(keys) if key := key_named(keys):
+            return Act(do="key", key=key)
+    return None
 
 
 # -- the JSON of browser agents -----------------------------------------------------------------------------------

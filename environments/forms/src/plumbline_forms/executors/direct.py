@@ -13,7 +13,7 @@ from plumbline.records import Failure
 from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.executor import OK, SECONDS, STEPS, Attempt, Execution, FormCase
 from plumbline_forms.executors.operations import form_ahead, resolve
-from plumbline_forms.executors.page import URLENCODED, Control, FormOwner, PageModel, parse_page
+from plumbline_forms.executors.page import PLAIN, URLENCODED, Control, FormOwner, PageModel, parse_page
 from plumbline_forms.plans.actions import Action, Plan
 from plumbline_forms.site.site import Site
 from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
@@ -39,7 +39,9 @@ def stub(name: str) -> bytes:
 
 
 def encode(entries: Sequence[FormEntry], enctype: str = URLENCODED) -> tuple[str, bytes]:
-    """Content type and body, urlencoded or multipart."""
+    """Content type and body: urlencoded, multipart or plain."""
+    if enctype == PLAIN:
+        return PLAIN, "".join(f"{entry.name}={_crlf(entry.value)}\r\n" for entry in entries).encode("utf-8", "replace")
     if enctype != "multipart/form-data":
         pairs = (f"{_form(entry.name)}={_form(_crlf(entry.value))}" for entry in entries)
         return "application/x-www-form-urlencoded", "&".join(pairs).encode("ascii")
@@ -109,7 +111,7 @@ class Tab:
 
 # -- one page while a user is at it -----------------------------------------------------------------------------------
 
-ENTERED = (TYPED | PICKED) - {"textarea"}
+ENTERED = (TYPED | PICKED) - {"textarea", "range", "color"}
 """Kinds of which Enter sends a form without a button only where it has no other."""
 
 
@@ -268,7 +270,7 @@ class Visit:
             if control.kind == "file":
                 entries += [FormEntry(control.name, value, is_file=True) for value in control.files or ("",)]
             else:
-                entries += [FormEntry(control.name, value) for value in control.sent]
+                entries += [FormEntry(*one) for one in control.entries]
         return entries
 
 
@@ -370,7 +372,7 @@ class _Session(Tab):
     def _return(self) -> Attempt:
         """Enter sends the form from most controls, and breaks the line in a text of several."""
         last = self.visit.last
-        if last is None or last.kind in {"select", "multiselect", "file"}:
+        if last is None or last.kind in {"select", "multiselect", "file", "color"}:
             return OK
         if last.kind == "button":
             return self.visit.apply(does.Push(last))

@@ -308,7 +308,7 @@ def _type(action: plan.Type, model: PageModel, near: int | None) -> Operation | 
         return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it")
     if len(action.text) > VALUE:
         return Attempt("refused", f"a text of {len(action.text)} characters is too long")
-    if "readonly" in control.attributes:
+    if "readonly" in control.attributes and control.kind not in {"range", "color"}:
         return Attempt("refused", f"{target.label!r} cannot be changed")
     return Enter(control, action.text, action.clear)
 

@@ -7,6 +7,7 @@ again and again.
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,10 +18,10 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from plumbline.errors import DataError
 from plumbline_forms.values import PICKED, TYPED, read_limit, sanitised
 
-_OTHERS = frozenset({"hidden", "checkbox", "radio", "file", "button", "reset", "submit", "image"}) | frozenset(
-    {"month", "week", "datetime-local", "range", "color"}
-)
-"""Types of inputs that take no text here; the last five are in no form, and stay as they are."""
+_OTHERS = frozenset({"hidden", "checkbox", "radio", "file", "button", "reset", "submit", "image"})
+"""Types of inputs that take no text."""
+_DIRECTED = TYPED - {"number"} | {"hidden"}
+"""Kinds that send the direction of their text where `dirname` asks for it."""
 _UNREAD = frozenset({"select", "textarea", "datalist", "style"})
 """Elements whose text is no part of a label."""
 _HIDING = "[hidden],[inert],datalist,dialog:not([open])"
@@ -29,6 +30,7 @@ _INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidde
 _BLANKS = re.compile(r"[ \t\n\f\r]+")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 URLENCODED = "application/x-www-form-urlencoded"
+PLAIN = "text/plain"
 _OWNER = "data-plumbline-owner"
 """The place of the form owner, where the browser knows it and the tree does not (`hand.js`)."""
 
@@ -80,6 +82,8 @@ class Control:
     """Whether the first option of a list only asks to choose, so that it is no entry where one is required."""
     files: tuple[str, ...] = ()
     """Names of the files that are attached."""
+    direction: str = ""
+    """Where `dirname` asks for it: ltr, rtl, or auto, which goes by the text."""
 
     @property
     def called(self) -> str:
@@ -99,6 +103,17 @@ class Control:
         if self.kind in {"select", "multiselect"}:
             return tuple(self.choices[place].value for place in self.chosen if not self.choices[place].disabled)
         return self.files if self.kind == "file" else (self.value,)
+
+    @property
+    def entries(self) -> list[tuple[str, str]]:
+        """The names and values that it contributes; a control with a name, and no file."""
+        if self.kind == "hidden" and self.name.lower() == "_charset_":
+            return [(self.name, "UTF-8")]
+        found = [(self.name, value) for value in self.sent]
+        if self.direction:
+            way = _direction(self.value) if self.direction == "auto" else self.direction
+            found.append((self.attributes["dirname"], way))
+        return found
 
     def limit(self, name: str) -> int | None:
         """A length limit; None where there is none, or it is no number."""
@@ -129,7 +144,7 @@ class FormOwner:
         return FormOwner(
             given.get("action", ""),
             "post" if method == "post" else "get",
-            enctype if enctype == "multipart/form-data" else URLENCODED,
+            enctype if enctype in {"multipart/form-data", PLAIN} else URLENCODED,
             "novalidate" not in given,
         )
 
@@ -290,6 +305,7 @@ class _Nodes:
             form=form,
             hidden=hidden or (styled and (kind in TYPED or kind in PICKED)),
             barred="readonly" in attributes and node.tag != "select",
+            direction=_written(node) if "dirname" in attributes and kind in _DIRECTED else "",
         )
         if kind == "select":
             return _list(control, node)
@@ -303,7 +319,7 @@ class _Nodes:
         listed = self.named.get(attributes.get("list", "")) if kind != "password" else None
         offered = _list(control, listed).choices if listed is not None and listed.tag == "datalist" else ()
         choices = tuple(one for one in offered if one.value and not one.disabled)
-        return replace(control, value=sanitised(kind, control.value), choices=choices)
+        return replace(control, value=sanitised(kind, control.value, attributes), choices=choices)
 
 
 def _list(control: Control, node: LexborNode) -> Control:
@@ -321,6 +337,8 @@ def _list(control: Control, node: LexborNode) -> Control:
             chosen.append(place)
     if "multiple" in control.attributes:
         return replace(control, kind="multiselect", choices=tuple(choices), chosen=tuple(chosen))
+    if (control.limit("size") or 0) > 1:  # a list of several rows, of which none is chosen by itself
+        return replace(control, choices=tuple(choices), chosen=tuple(chosen[-1:]))
     chosen = chosen[-1:] or [place for place, one in enumerate(choices) if not one.disabled][:1]
     asks = top is not None and top.parent is not None and top.parent.tag == "select" and not choices[0].value
     return replace(control, choices=tuple(choices), chosen=tuple(chosen), placeholder=asks)
@@ -344,6 +362,25 @@ def _button(control: Control, node: LexborNode, aria: str) -> Control:
     label, *others = [*dict.fromkeys(name for name in names if name.strip()), ""]
     aliases = tuple(name for name in others if name)
     return replace(control, label=label, value=value if does == "submit" else control.value, does=does, aliases=aliases)
+
+
+def _written(node: LexborNode) -> str:
+    """The direction in which a control's text is written; "auto" where that goes by the text."""
+    for one in (node, *_parents(node)):
+        said = (one.attributes.get("dir") or "").lower()
+        if said in {"ltr", "rtl"} or (said == "auto" and one.mem_id == node.mem_id):
+            return said
+        if said == "auto":
+            return _direction(_text(one))
+        if node.attributes.get("type") == "tel":
+            break
+    return "ltr"
+
+
+def _direction(text: str) -> str:
+    """The direction of the first letter that has one."""
+    found = (unicodedata.bidirectional(letter) for letter in text)
+    return "ltr" if next((one for one in found if one in {"L", "R", "AL"}), "L") == "L" else "rtl"
 
 
 def _parents(node: LexborNode) -> Iterator[LexborNode]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,14 +38,14 @@ from plumbline_forms.plans.grammar import (
 from plumbline_forms.suite.declaration import TYPED
 
 DATA: Mapping[str, Any] = read_table(Path(__file__).with_name("words.yaml"))
-SUBMIT_WORDS, YES, NO, KEYS, _JOINS, _OWN = (
-    frozenset(DATA[name]) for name in ("submits", "yes", "no", "keys", "joins", "own")
+SUBMIT_WORDS, YES, NO, KEYS, _JOINS, _OWN, _WEAK = (
+    frozenset(DATA[name]) for name in ("submits", "yes", "no", "keys", "joins", "own", "weak")
 )
 """Lists of words; `words.yaml` says what each is for."""
 _VERBS, _NOUNS, _LINKS = (Phrases(DATA[name]) for name in ("verbs", "nouns", "links"))
 _MARKS = re.compile(r"[*`\"“”‘«»]|(?<!\w)['’]|['’](?!\w)")
 """What no argument without quotation marks has."""
-_ARTICLES, _LEADS = (Phrases({"": DATA[name]}) for name in ("articles", "lead"))
+_ARTICLES, _LEADS, _TAILS, _HOLDS = (Phrases({"": DATA[name]}) for name in ("articles", "lead", "tails", "holds"))
 
 # -- names of controls ------------------------------------------------------------------------------------------------
 
@@ -83,7 +84,8 @@ def names_of(elements: tuple[Element, ...]) -> Names:
         for option in (one.option, *one.offers):
             if option:
                 options.setdefault(loose(option), {})[one.label] = None
-    labels = sorted({one.label for one in elements if one.label}, key=len, reverse=True)
+    called = {one.label for one in elements if one.kind != "button" or folded(one.label) not in SUBMIT_WORDS}
+    labels = sorted(called - {""}, key=len, reverse=True)
     mention = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, labels))})(?!\w)", re.IGNORECASE) if labels else None
     return Names(
         {loose(one.label): one.kind for one in elements if one.kind != "button"},
@@ -135,8 +137,14 @@ def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
     if verb[0] == "idle":
         return _Step("idle", (), frozenset())
     end = len(pieces)
-    while end > verb[1] and pieces[end - 1].kind == "sign" and pieces[end - 1].value in ".;,!:":
-        end -= 1
+    while end > verb[1]:
+        cuts = (at for at in range(max(verb[1], end - _TAILS.longest), end) if _TAILS.at(pieces, at) == ("", end))
+        is_sign = pieces[end - 1].kind == "sign" and pieces[end - 1].value in ".;,!:"
+        shorter = end - 1 if is_sign else next(cuts, end)
+        if shorter == end:
+            break
+        end = shorter
+    quoted = max((place for place in range(end) if pieces[place].kind == "quote"), default=-1)
     found: list[_Argument] = []
     link, nouns, at = "", set[str](), verb[1]
     joined, after = False, False
@@ -149,13 +157,19 @@ def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
                 found.append(_Argument((piece.value,), link, frozenset(nouns)))
                 link, nouns = "", set()
             joined, after, at = False, True, at + 1
-        elif (said := _NOUNS.at(pieces, at)) is not None:
+        elif (said := _HOLDS.at(pieces, at)) is not None and _is_whole(pieces[said[1] : said[1] + _GLUED]):
+            at = said[1]
+        elif (said := _NOUNS.at(pieces, at)) is not None and _counts(text, piece):
             if after and not link and found:
                 found[-1] = replace(found[-1], nouns=found[-1].nouns | {said[0]})
             else:
                 nouns.add(said[0])
             joined, at = False, said[1]
-        elif (said := _LINKS.at(pieces, at)) is not None and (said[0] != "value" or found or piece.value != ":"):
+        elif (
+            (said := _LINKS.at(pieces, at)) is not None
+            and _counts(text, piece)
+            and (said[0] != "value" or found or piece.value != ":")
+        ):
             link, joined, at = said[0], False, said[1]
         elif piece.value in _OWN and pieces[at + 1 : at + 2] and pieces[at + 1].kind != "quote":
             return None  # "type your full name": which name that is, is not said
@@ -166,7 +180,7 @@ def _step(text: str, pieces: Sequence[Piece]) -> _Step | None:
         elif piece.value in {"*", "(", ")", ":"}:
             at += 1
         else:
-            stop = _end_of_words(pieces, at, end)
+            stop = _end_of_words(pieces, at, end, quoted)
             words = text[piece.start : pieces[stop - 1].end]
             if joined or (any(one.quoted for one in found) and not link) or _MARKS.search(words):
                 return None
@@ -183,36 +197,89 @@ def _is_plain(text: str, pieces: Sequence[Piece], at: int) -> bool:
     return text[pieces[at].start].islower() and apart
 
 
+def _counts(text: str, piece: Piece) -> bool:
+    """Whether a word of a table may be what the table says, and is no name."""
+    return piece.value not in _WEAK or text[piece.start].islower()
+
+
+def _is_inside(pieces: Sequence[Piece], at: int) -> bool:
+    """Whether a piece stands within a word: the "com" of a@b.com, the colon of 13:30."""
+    before = pieces[at - 1].end == pieces[at].start and pieces[at - 1].kind != "quote"
+    after = at + 1 < len(pieces) and pieces[at + 1].start == pieces[at].end
+    return before and (after or pieces[at].kind == "word")
+
+
+_GLUED = 3
+"""Pieces that make a word with signs in it."""
+
+
+def _is_whole(pieces: Sequence[Piece]) -> bool:
+    """Whether a quotation, a number or a word with signs in it begins here: 'Ann', 13:30, a@b.org."""
+    glued = len(pieces) == _GLUED and all(one.end == after.start for one, after in pairwise(pieces))
+    return bool(pieces) and (pieces[0].kind in {"quote", "number", "point"} or glued)
+
+
 def _skip(pieces: Sequence[Piece], at: int) -> int:
     """Past what may stand before a step."""
-    while at < len(pieces) and _VERBS.at(pieces, at) is None:
-        lead = _LEADS.at(pieces, at)
+    while at < len(pieces):
+        lead, verb = _LEADS.at(pieces, at), _VERBS.at(pieces, at)
+        if verb is not None and (lead is None or lead[1] <= verb[1]):
+            break
         if lead is None and (pieces[at].kind == "quote" or pieces[at].value not in _JOINS):
             break
         at = at + 1 if lead is None else lead[1]
     return at
 
 
-def _end_of_words(pieces: Sequence[Piece], at: int, end: int) -> int:
-    """Where an argument without quotation marks ends: before a quotation, a link, a noun of a control, or a comma."""
+def _end_of_words(pieces: Sequence[Piece], at: int, end: int, quoted: int) -> int:
+    """Where an argument without quotation marks ends: before a quotation, a link, a noun of a control, or a comma.
+
+    Before the last quotation a link ends it only where nothing but words of the tables stands up to a quotation: "Bank
+    of the West in the 'Name' field".
+    """
     at += 1
     while at < end and pieces[at].kind != "quote" and pieces[at].value != ",":
         noun = _NOUNS.at(pieces, at)
-        if _LINKS.at(pieces, at) is not None or (noun is not None and noun[0] not in {"value", "file"}):
+        is_known = _LINKS.at(pieces, at) is not None or (noun is not None and noun[0] not in {"value", "file"})
+        is_end = is_known and pieces[at].value not in _WEAK and not _is_inside(pieces, at)
+        if is_end and (at > quoted or _said(pieces[at : at + _NEAR])):
             break
         at += 1
     return at
 
 
+_NEAR = 8
+"""Words between what is entered and its control."""
+
+
+def _said(pieces: Sequence[Piece]) -> bool:
+    """Whether pieces are words of the tables, up to a quotation where there is one."""
+    at = 0
+    while at < len(pieces) and pieces[at].kind != "quote":
+        known = next((said for one in (_HOLDS, _NOUNS, _ARTICLES, _LINKS) if (said := one.at(pieces, at))), None)
+        if known is None:
+            return False
+        at = known[1]
+    return True
+
+
 def _clauses(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """The parts of a line that begin with a verb of their own, behind a comma, "and" or "then"."""
+    """The parts of a line that begin with a verb of their own, behind a comma, "and" or "then".
+
+    Behind the name of a control none of them is needed: "in the 'L' field type 'V'".
+    """
     first = _skip(pieces, 0)
     at = first + 1
+    verb = _VERBS.at(pieces, first)
+    names, uses = verb is None and _LINKS.at(pieces, first) is not None, verb is not None and verb[0] == "use"
     while at < len(pieces):
         begin = _skip(pieces, at)
-        if begin > at and _VERBS.at(pieces, begin) is not None:
+        uses_it = uses and pieces[at - 1].value == "to" and not _TAILS.at(pieces, at - 1)
+        found, noun = _VERBS.at(pieces, begin), _NOUNS.at(pieces, begin)
+        is_verb = found is not None and (begin > at or noun is None or noun[1] <= found[1])  # "upload field" is none
+        if is_verb and (begin > at or names or uses_it):
             yield pieces[first:at]
-            first = begin
+            first, names, uses = begin, False, False
         at = max(at, begin) + 1  # what was skipped is not looked at again: "and and and ..." takes a look a word
     yield pieces[first:]
 
@@ -224,8 +291,7 @@ def _topic(pieces: Sequence[Piece]) -> str | None:
     rest = pieces[link[1] :] if link is not None else ()
     names = [piece.value for piece in rest if piece.kind == "quote"]
     words = [piece for piece in rest if piece.kind != "quote"]
-    known = all(_NOUNS.at(words, at) or _ARTICLES.at(words, at) for at in range(len(words)))
-    return names[0] if len(names) == 1 and known else None
+    return names[0] if len(names) == 1 and _said(words) else None
 
 
 # -- what a step comes to ---------------------------------------------------------------------------------------------
@@ -244,9 +310,13 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
     if step.verb == "idle":
         return []
     if step.verb == "send" and "file" in step.nouns:
-        return None
+        step = replace(step, verb="attach")
+    if step.verb == "ensure":
+        said = "check" if "state" in step.nouns else "uncheck" if "off" in step.nouns else ""
+        return _actions(replace(step, verb=said), names, topic) if said else None
+    verb = "type" if step.verb == "use" else step.verb
     if len(step.arguments) == 2:
-        verb = "select" if step.verb == "click" else step.verb
+        verb = {"click": "select", "send": "attach"}.get(step.verb, verb)
         return _entries(replace(step, verb=verb), *step.arguments, names)
     if not step.arguments and topic and step.verb in {"check", "uncheck"}:
         return _actions(replace(step, arguments=(_Argument((topic,)),)), names, "")
@@ -255,8 +325,8 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
         return [plan.Submit()] if step.verb in {"click", "press", "send"} and sends else None
     (one,) = step.arguments
     label, kind = one.text, names.kind(one.text)
-    if topic and step.verb in _FILLS and not names.has(label):
-        return _entries(step, one, _Argument((topic,), "label"), names)
+    if topic and verb in _FILLS and not names.has(label):
+        return _entries(replace(step, verb=verb), one, _Argument((topic,), "label"), names)
     if len(one.texts) > 1:
         tick = plan.Check if step.verb == "check" else plan.Uncheck
         return [tick(text) for text in one.texts] if step.verb in {"check", "uncheck"} else None
@@ -269,9 +339,9 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
             return [plan.Press(label)]
         case "press" | "click" | "send" if generic or (step.verb == "send" and "form" in step.nouns):
             return [plan.Submit()]
-        case "click" if "button" in step.nouns:
+        case "click" | "use" | "check" if "button" in step.nouns:
             return [plan.Submit(label)]
-        case "press" | "select" | "send" if "button" in step.nouns or loose(label) in names.buttons:
+        case "press" | "select" | "send" | "use" if "button" in step.nouns or loose(label) in names.buttons:
             return [plan.Submit(label)]
         case "press":
             return [plan.Press(label)]
@@ -283,7 +353,9 @@ def _actions(step: _Step, names: Names, topic: str) -> list[Action] | None:
             return [plan.Select(group, label)]
         case "select" if kind == "checkbox" or (not kind and "checkbox" in step.nouns):
             return [plan.Check(label)]
-        case "click" | "select":
+        case "navigate" | "use" if not kind and not step.nouns & (_CONTROLS | {"checkbox", "option"}):
+            return None
+        case "click" | "select" | "navigate" | "use":
             return [plan.Click(label, _what(step.nouns))]
         case "check" | "uncheck":
             tick = plan.Check if step.verb == "check" else plan.Uncheck
@@ -323,8 +395,11 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
     verb = step.verb
     if verb == "attach" or is_file:
         return [plan.Attach(label, text) for text in value.texts]
-    if verb in {"set", "select"} and is_box:
+    if is_box and (verb in {"set", "select"} or (verb == "check" and not value.quoted)):
         return [_ticked(label, text) for text in value.texts]
+    is_option = kind in {"select", "multiselect"} and label in names.options.get(loose(value.text), ())
+    if (verb == "type" and is_option) or (verb == "append" and kind in _CHOSEN):
+        verb = "select"  # "write 'Law' for 'Course'", which is a list
     if verb == "set" or (verb == "select" and kind in _PICKED):
         verb = "select" if chosen else "type"
     if verb in {"type", "append"}:
@@ -336,7 +411,7 @@ def _entries(step: _Step, first: _Argument, second: _Argument, names: Names) -> 
 def _may_hold(kind: str, verb: str, label: str, value: str, names: Names) -> bool:
     """Whether words without quotation marks can be what is entered: a typed text, or an option that is there."""
     if kind in _CHOSEN or kind == "checkbox":
-        return label in names.options.get(loose(value), ()) or (verb == "set" and folded(value) in YES | NO)
+        return label in names.options.get(loose(value), ()) or (verb in {"set", "check"} and folded(value) in YES | NO)
     return verb in {"type", "append", "set"} or kind in _PICKED | {"file"}
 
 
@@ -413,7 +488,7 @@ def read_line(
     """
     if len(line) > MAX_LINE:
         return None
-    body = cut(line)[1]
+    body = cut(cut(line)[1])[1]  # "Step 3: 3) type 'Ann'"
     if (headed := _HEADED.match(body)) is not None and names.kind(headed.group("label")):
         topic, body = headed.group("label"), headed.group("rest")  # "**Full name:** type 'Ann'"
     said, spent = _read_body(body, names, topic)
@@ -490,7 +565,8 @@ def _read_clauses(text: str, pieces: Sequence[Piece], names: Names, topic: str) 
 
 def clicked_on(said: Sequence[Action], names: Names) -> str:
     """The control that was just clicked on, which the next step may fill without naming it; "" where there is none."""
-    label = said[0].label if len(said) == 1 and isinstance(said[0], plan.Click) else ""
+    one = said[0] if len(said) == 1 else None
+    label = one.label if isinstance(one, plan.Click) or (isinstance(one, plan.Type) and not one.text) else ""
     return label if names.kind(label) not in {"", "checkbox"} else ""
 
 

@@ -351,9 +351,9 @@ class Site:
             return _text(405, "Only GET and POST are answered.")
         if len(body) > MAX_BODY:
             return _text(413, "The form is too large.")
-        if self._application is not None:
-            return self._take(self._application, episode, content_type, body)
         try:
+            if self._application is not None:
+                return self._take(self._application, episode, content_type, body)
             entries, files = (grouped(pairs) for pairs in read_body(content_type, body))
         except ValueError as error:
             return _text(400, f"The form cannot be read: {error}")
