@@ -295,10 +295,21 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
         every = max(1, round(total / len(at)))
     else:
         known = False
-    rows, step, trained = [], offset, set(at)
+    back = _back(run, at, {number: bar for number, bar in places.items() if bar[1] == total})
+    rows, step = [], offset
     for number, row in enumerate(logged):
-        step += every if number in trained else 0
+        step += every * (1 - back[number]) if number in back else 0
         rows.append({**row, "step" if known else AT: str(max(step, offset + every))})
     if known and total >= step:
         rows[-1]["total_steps"] = str(total)
     return rows
+
+
+def _back(run: Sequence[_Line], at: Sequence[int], bars: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """How many rows each of some goes back, as one of a run that was resumed: by its bars, or else by its epochs."""
+    epochs = {number: as_number(run[number][0].get("epoch")) or 0.0 for number in at}
+    places = [bars[number][0] if len(bars) == len(at) else epochs[number] for number in at]
+    gaps = [b - a for a, b in pairwise(places)]
+    forward = [gap for gap in gaps if gap >= 0]
+    usual = sum(forward) / max(1, len(forward)) or 1.0
+    return dict(zip(at, [0, *(round((usual - gap) / usual) if gap < 0 else 0 for gap in gaps)], strict=True))
