@@ -394,3 +394,21 @@ def test_answers_that_are_right_refute_random_weights():
     series = {name: one for name, one in high.series.items() if name != "accuracy"}
     assert "untrained" in found(replace(high, series=series))
     assert "untrained" not in found(replace(high, series=series | {"truth/accuracy": Series(AT, np.full(30, 0.6))}))
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 5])
+def test_stairs_of_epochs_are_no_slow_noise(epochs):
+    """A loss that falls where texts come again fell for sure; epochs of noise change nothing of what is said."""
+    for count in (40, 120, 300):
+        for seed in range(3):
+            dice = np.random.default_rng(seed)
+            stair = np.floor(epochs * np.arange(count) / count)
+            loss = 1.7 + 0.2 * np.exp(-np.arange(count) / 4) - 0.25 * stair + 0.03 * dice.standard_normal(count)
+            came = outcome(sft(dice, count, loss=loss, epochs=float(epochs)))
+            assert came.better, came.said
+            assert came.change.mean == pytest.approx(came.last - came.first)
+            slow = np.zeros(count)
+            for at in range(1, count):
+                slow[at] = 0.95 * slow[at - 1] + 0.03 * dice.standard_normal()
+            one, several = (outcome(sft(dice, count, loss=1.5 + slow, epochs=float(of))) for of in (1, epochs))
+            assert one.said == several.said
