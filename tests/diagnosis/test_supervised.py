@@ -336,6 +336,10 @@ FAULTY = {
         *("no-margin", "warning", "rate"),
     ),
     "labels at random": (coin, "no-margin", "warning", "labels"),
+    "labels at random, in LlamaFactory's trainer_log.jsonl": (
+        lambda d, n: log(n, loss=LN2 + 0.01 * d.standard_normal(n), accuracy=0.5 + 0.05 * d.standard_normal(n)),
+        *("no-margin", "warning", "labels"),
+    ),
     "a reward model of random labels": (
         lambda d, n: reward_model(d, n, 0.5, (0.71, 0.7)),
         *("no-margin", "warning", "labels"),
@@ -387,6 +391,14 @@ def test_the_first_line_is_of_what_is_trained_for():
     assert came.worse
     assert came.said.startswith("accuracy 0.")
     assert "fell (-0." in came.said
+
+
+def test_the_row_of_a_first_step_is_no_mean_of_several():
+    dice = np.random.default_rng(0)
+    loss = falling(dice, 31, 1.7, 1.2, 0.04, 6.0)
+    alone, first = sft(dice, 31, loss=loss), Series(np.array([1, *10 * np.arange(1, 32)]), np.array([2.6, *loss]))
+    came = outcome(replace(alone, series=dict(alone.series) | {"loss": first}))
+    assert (came.better, came.change.n, came.first) == (True, 31, pytest.approx(float(np.mean(loss[:10])), abs=1e-9))
 
 
 def test_answers_that_are_right_refute_random_weights():

@@ -109,6 +109,9 @@ def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | No
     steps, values = series.steps[good], series.values[good]
     if len(values) < 4:
         return None
+    apart = int(np.median(np.diff(steps)))
+    if steps[0] == 1 < apart and len(values) > ALIKE_ENOUGH:  # of logging_first_step: one step, the others are means
+        steps, values = steps[1:], values[1:]
     third = max(2, len(values) // 3)
     learnt = stairs(values, _begun(steps, history["epoch"]) if history.kind == "sft" else np.array([], dtype=np.int64))
     found = _shift(values, third, third, *learnt)
@@ -118,7 +121,6 @@ def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | No
         found = at_once if _surely(at_once.interval, sign) else found
     spread = finite(history["reward_std"].values)
     level = max(abs(found.first), abs(found.last), float(np.median(spread)) if len(spread) else 0.0)
-    apart = int(np.median(np.diff(steps)))
     every = apart <= 1
     option = "logging_steps=1" if _logs_by_transformers(history) else "a row for each step"
     finer = f"1 row for {apart} steps: {option} would tell" if apart > 1 and len(values) < ALIKE_ENOUGH else ""
