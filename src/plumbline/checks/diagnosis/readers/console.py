@@ -23,6 +23,7 @@ from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
+    apart_where_begun,
     as_number,
     is_step,
     marked,
@@ -92,8 +93,7 @@ def read(path: Path) -> list[History]:
 
 def read_lines(lines: list[_Line], path: Path, *, config: Mapping[str, Any], folder: Path | None) -> list[History]:
     """The stages of `lines_of` a text; see `read_log`."""
-    runs = _runs(_once(lines))
-    runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
+    runs = apart_where_begun(_once(lines), _place)
     refuse_many(len(runs), path)
     return [read_log("console", path, _stepped(run), folder=folder, config=config) for run in runs]
 
@@ -246,20 +246,10 @@ def _once(lines: list[_Line]) -> list[_Line]:
     return [group[0] for group in groups] if several else lines
 
 
-def _runs(lines: Sequence[_Line]) -> list[list[_Line]]:
-    """Rows apart where the step, or the epoch, begins again; a resumed run goes back, but not to its beginning."""
-    runs: list[list[_Line]] = [[]]
-    first: float | None = None
-    last = -1.0
-    for row, bar in lines:
-        now = next((as_number(row[key]) for key in ("step", "epoch") if key in row), None)
-        if now is not None and _trains(row):
-            if first is not None and now < last and now <= first:
-                runs.append([])
-                first = None
-            first, last = (now if first is None else first), now
-        runs[-1].append((row, bar))
-    return runs
+def _place(line: _Line) -> float | None:
+    """The step of a row of training, or its epoch."""
+    row, _ = line
+    return next((as_number(row[key]) for key in ("step", "epoch") if key in row), None) if _trains(row) else None
 
 
 def _trains(row: _Row) -> bool:
