@@ -51,6 +51,22 @@ def test_dicts_amid_progress_bars(tmp_path: Path) -> None:
     assert "reward" not in history.series
 
 
+@pytest.mark.parametrize("barred", [True, False])
+def test_a_resumed_run_goes_back_to_where_its_bars_or_its_epochs_say(tmp_path: Path, barred: bool) -> None:
+    """Each row of ten steps; evaluations have bars of their own, and 101 to 130 were printed twice."""
+    lines = []
+    for resumed, step in [(0, step) for step in range(10, 131, 10)] + [(1, step) for step in range(110, 221, 10)]:
+        row = f"{{'loss': {2 + resumed - step / 200:.3f}, 'grad_norm': 0.5, 'epoch': {step / 110:.2f}}}"
+        lines += [bar(step, 220) if barred else "", row]
+        if step % 50 == 0:
+            lines += [bar(8, 8) if barred else "", f"{{'eval_loss': 1.5, 'epoch': {step / 110:.2f}}}"]
+    summary = SUMMARY.replace("250.0", "550.0") if not barred else ""
+    loss = the_one(write(tmp_path, *lines, summary))["loss"]
+    assert len(loss) == 22
+    assert loss.steps.tolist() == list(range(10, 221, 10)) or not barred
+    assert loss.values[[9, 10]].tolist() == [1.5, 2.45]
+
+
 def test_rows_that_were_held_back(tmp_path: Path) -> None:
     """In a file what is printed comes after the bars: how far steps are apart, the summary at the end says."""
     lines = [bar(step, 100) for step in range(1, 101)]

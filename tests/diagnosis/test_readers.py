@@ -771,6 +771,8 @@ def test_completions_of_verl_and_of_swift(tmp_path):
     columns["step"] = ["3", "3"]
     (tmp_path / "completions" / "7.jsonl").write_text(json.dumps(columns) + "\n")
     assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [(3, "a", 0.5), (3, "b", 1.0)]
+    (tmp_path / "completions" / "8.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert read(tmp_path / "completions")["reward"].steps.tolist() == [3, 7]  # a file a step is one run
 
 
 # One answer, its prompt, reward 0.75 of the parts form 1 and right 0.5, at step 7, as people write it.

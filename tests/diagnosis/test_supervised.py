@@ -336,6 +336,10 @@ FAULTY = {
         *("no-margin", "warning", "rate"),
     ),
     "labels at random": (coin, "no-margin", "warning", "labels"),
+    "labels at random, in LlamaFactory's trainer_log.jsonl": (
+        lambda d, n: log(n, loss=LN2 + 0.01 * d.standard_normal(n), accuracy=0.5 + 0.05 * d.standard_normal(n)),
+        *("no-margin", "warning", "labels"),
+    ),
     "a reward model of random labels": (
         lambda d, n: reward_model(d, n, 0.5, (0.71, 0.7)),
         *("no-margin", "warning", "labels"),
@@ -389,8 +393,34 @@ def test_the_first_line_is_of_what_is_trained_for():
     assert "fell (-0." in came.said
 
 
+def test_the_row_of_a_first_step_is_no_mean_of_several():
+    dice = np.random.default_rng(0)
+    loss = falling(dice, 31, 1.7, 1.2, 0.04, 6.0)
+    alone, first = sft(dice, 31, loss=loss), Series(np.array([1, *10 * np.arange(1, 32)]), np.array([2.6, *loss]))
+    came = outcome(replace(alone, series=dict(alone.series) | {"loss": first}))
+    assert (came.better, came.change.n, came.first) == (True, 31, pytest.approx(float(np.mean(loss[:10])), abs=1e-9))
+
+
 def test_answers_that_are_right_refute_random_weights():
     high = sft(np.random.default_rng(0), 30, 10.4, 6.0)
     series = {name: one for name, one in high.series.items() if name != "accuracy"}
     assert "untrained" in found(replace(high, series=series))
     assert "untrained" not in found(replace(high, series=series | {"truth/accuracy": Series(AT, np.full(30, 0.6))}))
+
+
+@pytest.mark.parametrize("epochs", [2, 3, 5])
+def test_stairs_of_epochs_are_no_slow_noise(epochs):
+    """A loss that falls where texts come again fell for sure; epochs of noise change nothing of what is said."""
+    for count in (40, 120, 300):
+        for seed in range(3):
+            dice = np.random.default_rng(seed)
+            stair = np.floor(epochs * np.arange(count) / count)
+            loss = 1.7 + 0.2 * np.exp(-np.arange(count) / 4) - 0.25 * stair + 0.03 * dice.standard_normal(count)
+            came = outcome(sft(dice, count, loss=loss, epochs=float(epochs)))
+            assert came.better, came.said
+            assert came.change.mean == pytest.approx(came.last - came.first)
+            slow = np.zeros(count)
+            for at in range(1, count):
+                slow[at] = 0.95 * slow[at - 1] + 0.03 * dice.standard_normal()
+            one, several = (outcome(sft(dice, count, loss=1.5 + slow, epochs=float(of))) for of in (1, epochs))
+            assert one.said == several.said

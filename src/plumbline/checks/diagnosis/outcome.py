@@ -4,9 +4,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.trends import change, finite
+from plumbline.checks.diagnosis.trends import Shift, change, finite, stairs
 from plumbline.evaluation.statistics import Interval
 
 ENOUGH, ENOUGH_MEANS = 12, 5
@@ -108,20 +109,40 @@ def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | No
     steps, values = series.steps[good], series.values[good]
     if len(values) < 4:
         return None
+    apart = int(np.median(np.diff(steps)))
+    if steps[0] == 1 < apart and len(values) > ALIKE_ENOUGH:  # of logging_first_step: one step, the others are means
+        steps, values = steps[1:], values[1:]
     third = max(2, len(values) // 3)
-    found = change(values, third, third)
+    learnt = stairs(values, _begun(steps, history["epoch"]) if history.kind == "sft" else np.array([], dtype=np.int64))
+    found = _shift(values, third, third, *learnt)
     sign = -1 if name == "loss" else 1
     if len(values) >= ENOUGH and not _surely(found.interval, sign):
-        at_once = change(values, max(2, len(values) // 10), third)
+        at_once = _shift(values, max(2, len(values) // 10), third, *learnt)
         found = at_once if _surely(at_once.interval, sign) else found
     spread = finite(history["reward_std"].values)
     level = max(abs(found.first), abs(found.last), float(np.median(spread)) if len(spread) else 0.0)
-    apart = int(np.median(np.diff(steps)))
     every = apart <= 1
     option = "logging_steps=1" if _logs_by_transformers(history) else "a row for each step"
     finer = f"1 row for {apart} steps: {option} would tell" if apart > 1 and len(values) < ALIKE_ENOUGH else ""
     matters = MATTERS * max(level, LEAST)
     return RewardOutcome(name, found.first, found.last, found.interval, every, matters, found.alike, finer)
+
+
+def _begun(steps: NDArray[np.int64], epoch: Series) -> NDArray[np.int64]:
+    """The places at which epochs after the first begin: a text that comes again is known."""
+    if not len(epoch):
+        return np.array([], dtype=np.int64)
+    whole = np.ceil(np.interp(steps, epoch.steps, epoch.values) - 1e-3)
+    return np.flatnonzero(np.diff(whole) > 0) + 1
+
+
+def _shift(values: NDArray[np.float64], early: int, late: int, learnt: NDArray[np.float64], error: float) -> Shift:
+    """The change of a series, whose noise is what stairs leave: with them it looks slow."""
+    found = change(values - learnt, early, late)
+    first, last = float(values[:early].mean()), float(values[-late:].mean())
+    half = float(np.hypot(found.interval.high - found.interval.mean, 2 * error))
+    interval = Interval(last - first, last - first - half, last - first + half, len(values))
+    return Shift(first, last, interval, found.alike)
 
 
 def _logs_by_transformers(history: History) -> bool:

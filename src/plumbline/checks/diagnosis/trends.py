@@ -119,6 +119,35 @@ def _curves(count: int) -> NDArray[np.float64]:
     return curves[np.abs(curves).max(axis=1) < 0.75]
 
 
+BESIDE = 10
+"""Values on both sides of a place, at most, by whose means it is looked for a stair."""
+STAIR = 4.0
+"""Standard errors of what other places have, from which stairs are sure."""
+
+
+def stairs(values: NDArray[np.float64], edges: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+    """The stairs [n] of a series at places that are known before, as where an epoch begins, and their standard error.
+
+    They are 0 where not all go one way, or where they are not surely larger than what other places have: whatever the
+    noise, a place that is known before is like any other.
+    """
+    none = np.zeros(len(values))
+    ends = np.concatenate([[0], edges, [len(values)]])
+    beside = min(BESIDE, int(np.diff(ends).min()) // 4) if len(edges) else 0
+    if beside < 2:
+        return none, 0.0
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    at = np.arange(beside, len(values) - beside + 1)
+    steps = (sums[at + beside] - 2 * sums[at] + sums[at - beside]) / beside
+    other = np.abs(at[:, None] - edges[None, :]).min(axis=1) >= beside
+    error = float(np.median(np.abs(steps[other]))) / 0.6745 * len(edges) ** 0.5
+    found = steps[edges - beside]
+    if abs(float(found.sum())) < STAIR * error or np.ptp(np.sign(found)) > 0:
+        return none, 0.0
+    none[edges] = found
+    return np.cumsum(none), error
+
+
 def moves(values: NDArray[np.float64]) -> bool:
     """Whether a series goes somewhere: a line that is sure, or ends that are far apart beside single values."""
     values = finite(values)

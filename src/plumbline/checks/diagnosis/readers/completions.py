@@ -114,8 +114,9 @@ def _beside(folder: Path) -> list[Path]:
 
 
 def is_completions(file: Path) -> bool:
-    """Whether a file's name says that it holds completions."""
-    return file.name.startswith(("completions", "samples", "rollouts", "generations"))
+    """Whether a file's name says that it holds completions, or is a step's (verl) and its first row is one."""
+    named = file.name.startswith(("completions", "samples", "rollouts", "generations"))
+    return named or (file.stem.isdecimal() and file.suffix == ".jsonl" and holds_completions(file))
 
 
 def holds_completions(file: Path) -> bool:

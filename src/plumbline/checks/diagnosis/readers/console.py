@@ -23,6 +23,7 @@ from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers.logs import config_beside, read_log
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
+    apart_where_begun,
     as_number,
     is_step,
     marked,
@@ -92,8 +93,7 @@ def read(path: Path) -> list[History]:
 
 def read_lines(lines: list[_Line], path: Path, *, config: Mapping[str, Any], folder: Path | None) -> list[History]:
     """The stages of `lines_of` a text; see `read_log`."""
-    runs = _runs(_once(lines))
-    runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
+    runs = apart_where_begun(_once(lines), _place)
     refuse_many(len(runs), path)
     return [read_log("console", path, _stepped(run), folder=folder, config=config) for run in runs]
 
@@ -246,20 +246,10 @@ def _once(lines: list[_Line]) -> list[_Line]:
     return [group[0] for group in groups] if several else lines
 
 
-def _runs(lines: Sequence[_Line]) -> list[list[_Line]]:
-    """Rows apart where the step, or the epoch, begins again; a resumed run goes back, but not to its beginning."""
-    runs: list[list[_Line]] = [[]]
-    first: float | None = None
-    last = -1.0
-    for row, bar in lines:
-        now = next((as_number(row[key]) for key in ("step", "epoch") if key in row), None)
-        if now is not None and _trains(row):
-            if first is not None and now < last and now <= first:
-                runs.append([])
-                first = None
-            first, last = (now if first is None else first), now
-        runs[-1].append((row, bar))
-    return runs
+def _place(line: _Line) -> float | None:
+    """The step of a row of training, or its epoch."""
+    row, _ = line
+    return next((as_number(row[key]) for key in ("step", "epoch") if key in row), None) if _trains(row) else None
 
 
 def _trains(row: _Row) -> bool:
@@ -295,10 +285,21 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
         every = max(1, round(total / len(at)))
     else:
         known = False
-    rows, step, trained = [], offset, set(at)
+    back = _back(run, at, {number: bar for number, bar in places.items() if bar[1] == total})
+    rows, step = [], offset
     for number, row in enumerate(logged):
-        step += every if number in trained else 0
+        step += every * (1 - back[number]) if number in back else 0
         rows.append({**row, "step" if known else AT: str(max(step, offset + every))})
     if known and total >= step:
         rows[-1]["total_steps"] = str(total)
     return rows
+
+
+def _back(run: Sequence[_Line], at: Sequence[int], bars: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """How many rows each of some goes back, as one of a run that was resumed: by its bars, or else by its epochs."""
+    epochs = {number: as_number(run[number][0].get("epoch")) or 0.0 for number in at}
+    places = [bars[number][0] if len(bars) == len(at) else epochs[number] for number in at]
+    gaps = [b - a for a, b in pairwise(places)]
+    forward = [gap for gap in gaps if gap >= 0]
+    usual = sum(forward) / max(1, len(forward)) or 1.0
+    return dict(zip(at, [0, *(round((usual - gap) / usual) if gap < 0 else 0 for gap in gaps)], strict=True))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ TABLE = read_own(Path(__file__).with_name("names.yaml"))
 
 FAR = 1e15
 """No run has so many steps."""
+Row = TypeVar("Row")
 
 
 class _Ours(NamedTuple):
@@ -391,6 +392,30 @@ def is_step(column: str) -> bool:
 def _step(value: Any) -> float | None:
     number = as_number(value.partition("/")[0] if is_of_total(value) else value)
     return number if number is not None and abs(number) < FAR else None
+
+
+def apart_where_begun(rows: Sequence[Row], place: Callable[[Row], float | None]) -> list[list[Row]]:
+    """Rows of each run, where their places begin again; of a few rows before another it is left out.
+
+    A resumed run goes back, but not to its beginning.
+
+    Args:
+        rows: in the order in which they were written.
+        place: the step of a row, or the like; None where it has none.
+    """
+    runs: list[list[Row]] = [[]]
+    first: float | None = None
+    last = 0.0
+    for row in rows:
+        if (now := place(row)) is not None:
+            if first is None:
+                first = now
+            elif now < last and now <= first:
+                runs.append([])
+                first = now
+            last = now
+        runs[-1].append(row)
+    return [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
 
 
 MOST_RUNS = 500

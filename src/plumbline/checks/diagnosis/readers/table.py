@@ -19,6 +19,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     AT,
     NOTHING,
     TABLE,
+    apart_where_begun,
     as_held_out,
     as_number,
     only_one,
@@ -299,16 +300,11 @@ def _names_things(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _begun_again(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
-    """The rows of each run where the steps begin again; a resumed run goes back, but not to its beginning."""
+    """The rows of each run where the steps begin again."""
     stepped, _ = with_steps(rows)
     if not repeated(stepped):
         return {"": rows}
-    runs: list[list[_Row]] = [[]]
-    for row in stepped:
-        if runs[-1] and row[AT] < runs[-1][-1][AT] and row[AT] <= runs[-1][0][AT]:
-            runs.append([])
-        runs[-1].append(row)
-    runs = [run for run in runs[:-1] if len(run) >= 5] + runs[-1:]
+    runs = apart_where_begun(stepped, lambda row: row[AT])
     return {f"run {number}" if len(runs) > 1 else "": _without_steps(run) for number, run in enumerate(runs, 1)}
 
 

@@ -81,8 +81,7 @@ def find_no_margin(history: History) -> Iterator[Finding]:
     right, values, margins = accuracy_of(history), finite(loss.values), finite(margin.values)
     late, apart = right[-(len(right) // 2) :], margins[-(len(margins) // 2) :]
     if (
-        history.has("preference/")
-        and len(right) >= LONG
+        len(right) >= LONG
         and len(values) >= LONG
         and ABOUT[0] < float(np.median(values[-(len(values) // 2) :])) - GUESS < ABOUT[1]
         and abs(float(late.mean()) - 0.5) < COIN

@@ -34,9 +34,11 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
     """
     rate = history["rate"]
     values = rate.values
-    if len(values) < 10 or not np.isfinite(values).all() or values.max() <= 0:
-        if len(values) >= 5 and np.isfinite(values).all() and values.max() <= 0:
-            yield _finding("fatal", int(rate.steps[0]), 1.0, float(values.max()), int(rate.steps[-1]), history)
+    none = bool((values <= 0).all())
+    if len(values) < (5 if none else 10) or not np.isfinite(values).all():
+        return
+    if none:
+        yield _finding("fatal", int(rate.steps[0]), 1.0, float(values.max()), int(rate.steps[-1]), history)
         return
     low = values < SPENT * values.max()
     after = int(np.argmax(values))
@@ -51,7 +53,7 @@ def find_rate_exhausted(history: History) -> Iterator[Finding]:
 
 
 def _finding(level: Level, start: int, share: float, peak: float, planned: int, history: History) -> Finding:
-    section = "rl" if history.kind == "rl" else "sft"
+    section = f"{history.kind}.optimiser"
     return Finding(
         level=level,
         what=f"from step {start} on the learning rate is below a hundredth of its highest ({peak:.1e}): "
@@ -64,7 +66,7 @@ def _finding(level: Level, start: int, share: float, peak: float, planned: int, 
         if peak > 0
         else ("a rate of 0, or a schedule that was made for 0 steps",),
         fix="a constant rate after a short warmup, or a schedule over all of the steps",
-        change={f"{section}.optimiser.schedule": "constant", f"{section}.optimiser.warmup": 0.05},
+        change={f"{section}.schedule": "constant", f"{section}.warmup": 0.05},
     )
 
 
@@ -98,26 +100,19 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         return
     left = max(0, (history.settings.get("steps") or 0) - int(rate.steps[-1])) if history.finished is False else 0
     travelled = float(values.mean() * steps + values.max() * left)
-    section = "rl" if history.kind == "rl" else "sft"
-    highest = highest_rate(history)
-    adapter = adapter_rate(history)
+    highest, adapter, came = highest_rate(history), adapter_rate(history), outcome(history)
+    low = highest < ADAPTERS[0] / FAR_OFF and not (came and came.better)
+    causes: tuple[str, ...] = ()
     if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
         what = f"the learning rates of all {steps + left} steps add up to {travelled:.1e}: no weight can have moved "
         what += "further, and 16-bit weights of usual size round such steps away"
-        causes = ["a slip in the exponent, or a rate for another optimiser"]
-    elif adapter and highest < ADAPTERS[0] / FAR_OFF and not ((came := outcome(history)) and came.better):
-        what = f"the learning rate is {highest:.1e} at most, and an adapter is trained: usual are {ADAPTERS[0]:.0e} to "
-        what += f"{ADAPTERS[1]:.0e}" + (f"; {came.said}" if came else "")
-        causes = []
-    elif (
-        history.kind == "rl"
-        and 0 < highest <= 1.001 * FULL[0] / FAR_OFF
-        and (came := outcome(history))
-        and not came.better
-    ):
-        what = f"the learning rate is {highest:.1e} at most: usual are {FULL[0]:.0e} to {FULL[1]:.0e} for all weights, "
-        what += f"and {ADAPTERS[0]:.0e} to {ADAPTERS[1]:.0e} for adapters; {came.said}"
-        causes = []
+        causes = ("a slip in the exponent, or a rate for another optimiser",)
+    elif low and (adapter or (history.kind == "rl" and came and 0 < highest <= 1.001 * FULL[0] / FAR_OFF)):
+        what = (
+            f"the learning rate is {highest:.1e} at most{', and an adapter is trained' if adapter else ''}: usual are "
+        )
+        what += f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, {ADAPTERS[0]:.0e} to {ADAPTERS[1]:.0e} for adapters"
+        what += f"; {came.said}" if came else ""
     else:
         return
     usual = FULL[1] if history.settings.get("model.lora.rank") is None else ADAPTERS[0]
@@ -128,7 +123,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         evidence={"sum of rates": travelled, "highest rate": highest},
         causes=(*adapter, *causes),
         fix="raise the learning rate: 1e-6 to 5e-6 for full weights, 1e-5 to 1e-4 for adapters",
-        change={f"{section}.optimiser.learning_rate": usual},
+        change={f"{history.kind}.optimiser.learning_rate": usual},
     )
 
 
