@@ -92,7 +92,7 @@ class RewardOutcome:
 
 @np.errstate(over="ignore", invalid="ignore")
 def outcome(history: History) -> RewardOutcome | None:
-    """Of a stage; None where fewer than four values of what is trained for were logged.
+    """Of a stage; None where fewer than two values of what is trained for were logged.
 
     Of preference training the accuracy of its pairs, or their margin where that alone rises for sure.
     """
@@ -106,9 +106,9 @@ def outcome(history: History) -> RewardOutcome | None:
 def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | None:
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
-    if len(values) < 4:
+    if len(values) < 2:
         return None
-    third = max(2, len(values) // 3)
+    third = max(min(2, len(values) // 2), len(values) // 3)
     found = change(values, third, third)
     sign = -1 if name == "loss" else 1
     if len(values) >= ENOUGH and not _surely(found.interval, sign):
