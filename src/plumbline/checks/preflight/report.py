@@ -267,4 +267,4 @@ def _packages(recipe: Recipe) -> Iterator[str]:
         if find_spec("torch.utils.tensorboard" if name == "tensorboard" and find_spec("torch") else name) is None:
             lacking[missing("this recipe", name).fix].append(name)
     for fix, names in lacking.items():
-        yield f"this recipe needs {', '.join(names)}, not installed: {fix}"
+        yield f"this recipe needs {', '.join(names)}: {fix}"

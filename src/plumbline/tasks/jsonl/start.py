@@ -310,8 +310,8 @@ def _untried(what: Start, seen: _Seen) -> None:
     rows = [one.reference for one in task.examples("train")[:LOOKED_AT]]
     gold = what.gold
     for name in gold_columns(rows, (), seen.options["prompt"])[:1] if gold is None else ():
-        forms = gold_expressions(rows, name)  # of a solution its end, which audit finds a template for
-        gold = next((form for form in forms if form.endswith(":####}")), name)
+        ways = gold_expressions(rows, name)  # of a solution its end, which audit finds a template for
+        gold = next((way for way in ways if way.endswith(":####}")), name)
     if gold is not None and not task.has_gold:
         seen.options["gold"] = gold
         seen.remarks["gold"] = "the reference answer (the key is called gold): it should earn 1"
