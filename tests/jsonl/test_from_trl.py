@@ -475,7 +475,9 @@ def test_rewards_are_taken_over_with_what_they_need_and_see_what_the_script_make
 
 
 def test_what_a_reward_prints_stays_out_of_what_init_says(place, capsys):
-    loud = QUICK.replace("def letters(completions, **kwargs):", "def letters(completions, **kwargs):\n    print('loud')")
+    loud = QUICK.replace(
+        "def letters(completions, **kwargs):", "def letters(completions, **kwargs):\n    print('loud')"
+    )
     assert loud != QUICK
     begin(place, {"train.py": loud}, data="rows.jsonl")
     assert "loud" not in capsys.readouterr().out
