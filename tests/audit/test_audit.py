@@ -455,6 +455,14 @@ def test_what_a_reward_pays_and_refuses_beside_gold_answers(users, names, gold, 
     assert all(way in shown for way in ways), shown
 
 
+def test_every_gold_answer_at_once_counts_where_it_holds_the_rows_own(users, tmp_path):
+    """Of long ones it holds few: a tenth of the rows are paid, and each of those whose gold answer is in it."""
+    rows = [{"prompt": f"Row {n}?", "answer": f"{'So it goes on. ' * 20}#### {n * 7919}"} for n in range(60)]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    (found,) = [one for one in users("contains")["findings"] if one["check"] == "control"]
+    assert (found["level"], found["evidence"]["reward"]["mean"]) == ("fatal", 1.0)
+
+
 def test_the_first_lines_count_what_is_refused_and_paid_wrongly(users):
     tried = {name: users(name, gold="answer")["misjudged"] for name in ("sound", "first")}
     refused, paid = ([tried[name][what]["count"] for name in tried] for what in tried["first"])

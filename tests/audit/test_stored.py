@@ -63,7 +63,14 @@ def test_what_a_mended_reward_makes_of_stored_answers(plumbline, place, layout, 
     found = json.loads(out)
     assert (found["answers"], found["unknown_prompts"], found["failed"]) == (64, 1, 0)
     spans = [(name, one["stored"], one["now"], one["groups_differ"]) for name, one in found["spans"].items()]
-    assert spans == [("all", 0.0, 0.25, 0.5), ("steps 1 to 1", 0.0, 0.0, 0.0), ("steps 4 to 4", 0.0, 0.5, 1.0)]
+    assert spans == [("all", 0.0, 0.25, 0.5), ("step 1", 0.0, 0.0, 0.0), ("step 4", 0.0, 0.5, 1.0)]
+
+
+def test_completions_that_need_pyarrow_say_so(plumbline, place, monkeypatch):
+    path = as_trl(place, answers())
+    monkeypatch.setattr("plumbline.config.imports.find_spec", lambda name: None if name == "pyarrow" else name)
+    code, _, err = plumbline("score", "mended:right", "--rows", "rows.jsonl", "--completions", path)
+    assert (code, "uv tool install . --with pyarrow" in err, "have no completions" in err) == (1, True, False), err
 
 
 def test_what_cannot_be_scored_is_said(plumbline, place):

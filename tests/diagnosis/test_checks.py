@@ -157,6 +157,8 @@ def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
         ([0.82, 0.9, 0.95, 1.0, 1.05, 1.08], 10, "rose"),
         ([0.82, 0.9, 0.95, 1.0], 10, "too few"),
         ([0.0] * 6, 10, "did not rise"),
+        ([0.0] * 2, 10, "too few"),
+        ([0.3, 0.9], 10, "too few"),
         ([0.5, 0.504, 0.496, 0.5, 0.504, 0.5, 0.496, 0.5, 0.504, 0.5], 10, "did not rise"),
         ([0.0] * 11 + [1.0], 1, "cannot be told"),
         ([0.0] * 40, 1, "did not rise"),
@@ -279,6 +281,28 @@ def test_rows_of_ten_steps_are_not_compared_with_the_gradient_of_one():
     assert [one for one in examine(healthy, CHECKS).findings if one.level == "fatal"] == []
     still = every_tenth(reward=[0.4] * 20, reward_std=[0.3] * 20, gradient=[0.0] * 20)
     assert ("no-signal", "fatal") in said(still), "in all rows it is no chance"
+
+
+ZERO, CUT, PAID = {"reward": [0.0] * 3}, {"truncated": [0.9] * 3}, {"reward": [0.4, 0.5, 0.4]}
+EQUAL = {"reward_std": [0.0] * 3, "zero_std": [1.0] * 3, "gradient": [0.0] * 3}
+
+
+@pytest.mark.parametrize(
+    ("log", "worse", "stops"),
+    [
+        (ZERO, [("no-signal", "fatal")], True),
+        (ZERO | EQUAL, [("no-signal", "fatal")], True),
+        (ZERO | CUT, [("truncation", "fatal")], True),
+        (PAID | CUT, [("truncation", "warning")], False),
+        (PAID | {"reward_std": [0.3] * 3, "gradient": [0.0] * 3}, [], False),
+        ({"reward": [0.0]}, [], False),
+    ],
+)
+def test_three_rows_of_ten_steps_are_thirty_steps(log, worse, stops):
+    """But for a gradient, which is that of the last step."""
+    assert said(every_tenth(**log)) == worse
+    (check,) = [one for one in CHECKS if one.name == "no-signal"]
+    assert check.stops(every_tenth(**log), 0) == stops
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5])

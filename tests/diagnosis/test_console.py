@@ -67,6 +67,14 @@ def test_a_resumed_run_goes_back_to_where_its_bars_or_its_epochs_say(tmp_path: P
     assert loss.values[[9, 10]].tolist() == [1.5, 2.45]
 
 
+@pytest.mark.parametrize("bars", [(9, 19, 29), (10, 20, 30), (9, 20, 30), (10, 21, 30)])
+def test_bars_of_a_fast_run_are_a_step_off(tmp_path: Path, bars: tuple[int, ...]) -> None:
+    row = "{{'loss': {}, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 1.0}}"
+    summary = "{'train_runtime': 3.0, 'train_steps_per_second': 10.0, 'train_loss': 0.2, 'epoch': 1.0}"
+    history = the_one(write(tmp_path, *(bar(at, 30) + row.format(2 - at / 100) for at in bars), summary))
+    assert history["loss"].steps.tolist() == [10, 20, 30]
+
+
 def test_rows_that_were_held_back(tmp_path: Path) -> None:
     """In a file what is printed comes after the bars: how far steps are apart, the summary at the end says."""
     lines = [bar(step, 100) for step in range(1, 101)]

@@ -474,14 +474,23 @@ def test_rewards_are_taken_over_with_what_they_need_and_see_what_the_script_make
     assert "not ready" not in said
 
 
+def test_what_a_reward_prints_stays_out_of_what_init_says(place, capsys):
+    loud = QUICK.replace(
+        "def letters(completions, **kwargs):", "def letters(completions, **kwargs):\n    print('loud')"
+    )
+    assert loud != QUICK
+    begin(place, {"train.py": loud}, data="rows.jsonl")
+    assert "loud" not in capsys.readouterr().out
+
+
 def test_without_trust_nothing_of_a_script_is_imported(place, monkeypatch):
     monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
     source = QUICK.replace("def letters", "open('ran', 'w')\ndef letters").replace('"some/rows"', '"json"')
     source = source.replace('split="train"', 'data_files="rows.jsonl"')
-    said, _ = begin(
-        place, {"train.py": source, "rows.jsonl": "".join(f'{{"prompt": "{n}"}}\n' for n in range(9))}, trusted=False
-    )
+    rows = "".join(f'{{"prompt": "{n}", "answer": "So. #### {n}"}}\n' for n in range(9))
+    said, values = begin(place, {"train.py": source, "rows.jsonl": rows}, trusted=False)
     assert "the reward was not tried" in said
+    assert values["task.options.gold"] == "{answer:####}"
     assert not (place.folder / "ran").exists()
 
 

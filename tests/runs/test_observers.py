@@ -167,6 +167,17 @@ class TestTrackers:
         assert len(Run.read(tmp_path / "run").rows("rl")) == 3
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_texts_go_on_as_far_in_as_they_begin_and_are_whole_for_another_program(capsys, monkeypatch, terminal):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    print_tables(Text(f"found: {'a b ' * 20}\n    do: {'c d ' * 20}"))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == (6 if terminal else 2)
+    assert all(len(line.rstrip()) <= 40 for line in lines) == terminal
+    assert [line.startswith("    ") for line in lines] == [False] * (len(lines) // 2) + [True] * (len(lines) // 2)
+
+
 HOSTILE = "\x1b[31mred\x07\x9b\x7f \u202eend\u200b\u2060\xad\U000e0041[/b] [red] :smile:"
 
 

@@ -19,12 +19,24 @@ def print_json(value: object) -> None:
 
 
 def print_tables(*renderables: Any, wrap: bool = True) -> None:
-    """Print tables and texts; without `wrap`, paths stay in one piece, to be copied."""
+    """Print tables and texts; without `wrap`, paths stay in one piece, to be copied.
+
+    Of texts that are wrapped, a line goes on as far in as it begins. For another program no text is.
+    """
+    from rich.text import Text
+
     from plumbline.runs.observers import Terminal
 
     console = Terminal()
     for renderable in renderables:
-        console.print(renderable, soft_wrap=not wrap)
+        if not wrap or not isinstance(renderable, Text) or not console.is_terminal:
+            console.print(renderable, soft_wrap=not wrap or isinstance(renderable, Text))
+            continue
+        for line in renderable.split():
+            indent = len(line) - len(line.plain.lstrip())
+            for piece in line[indent:].wrap(console, max(console.width - indent, 20)):
+                piece.pad_left(indent)
+                console.print(piece)
 
 
 def print_text(text: str) -> None:

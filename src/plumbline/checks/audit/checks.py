@@ -213,13 +213,17 @@ def controls(seen: ScoringRunner) -> Iterator[Finding]:
         split, verdicts = max(splits.items(), key=lambda item: mean(item[1]))
         if name not in seen.limits:  # the general limit is rough, and a small split may lie over it by chance
             split, verdicts = "all splits", [verdict for found in splits.values() for verdict in found]
+        if name == "every-gold":  # whose length is bounded: of long gold answers it holds some
+            there = [one for one in verdicts if (one.case.example.gold or "").strip() in one.case.text]
+            split = split if len(there) == len(verdicts) else f"the {len(there)} rows whose gold answer it holds"
+            verdicts = there
         reward, limit = mean(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
         totals, clusters = scored(verdicts)
         if not surely_over(totals, limit, clusters) or reward - seen.floor < EXACT:
             continue  # not too high; or it earns what any text does, which is said of the part that pays it
         of = mean_interval(totals, clusters)
         worth = f"of the {seen.ceiling:.3f} that gold answers earn" if seen.golds else "where gold answers are unknown"
-        what = f"the control {name} earns {of:.3f} on {split} {worth}, and should earn at most {limit:.3f}: such "
+        what = f"the control {name} earns {of:.3f} {worth} ({split}), and should earn at most {limit:.3f}: such "
         what += "answers will be learnt"
         what += " (it writes all gold answers one after the other)" if name == "every-gold" else ""
         causes = ("form is paid for without content", "few different gold answers", "an answer that suits many")

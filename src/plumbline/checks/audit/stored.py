@@ -59,7 +59,10 @@ class Rescored:
         third = len(steps) // 3
         parts = {"all": steps}
         if third:
-            parts |= {f"steps {some[0]} to {some[-1]}": some for some in (steps[:third], steps[-third:])}
+            parts |= {
+                f"step{'' if third == 1 else f's {some[0]} to'} {some[-1]}": some
+                for some in (steps[:third], steps[-third:])
+            }
         for name, some in parts.items():
             chosen = [(sample, verdict) for sample, verdict in self.answers if sample.step in {*some}]
             yield name, _figures(chosen)
@@ -148,7 +151,8 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
     beside = path / "completions" if (path / "completions").is_dir() else path
     samples, remarks = read_completions(beside)
     if not any(sample.prompt for sample in samples):
-        raise DataError(f"{path} has no completions with their prompts", "give a file or folder of prompts and answers")
+        cause = f"{path} has no completions with their prompts" if samples or not remarks else remarks[0]
+        raise DataError(cause, "give a file or folder of prompts and answers that can be read")
     rows = _Rows([example for split in task.splits for example in task.examples(split)])
     fitted = task.fitted() if isinstance(task, JsonlTask) else None
     bench = ScoringRunner(fitted or task, progress)

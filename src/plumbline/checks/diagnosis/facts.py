@@ -18,6 +18,8 @@ their KL is about half the square of what single tokens differ by."""
 FINE = 1e-4
 """A printed 0 is one where printing changed a value by less: norms and deviations are far above."""
 WINDOW = 10
+LONG, LONG_STEPS = 5, 20
+"""See `no_chance`."""
 MOST = 0.99
 """Share of equal groups, up to which there are others."""
 
@@ -33,7 +35,17 @@ def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, .
 
 def every_step(series: Series) -> bool:
     """Whether neighbouring rows are of neighbouring steps; else a row may stand for several, as with logging_steps."""
-    return series.counted and (len(series) < 2 or int(np.median(np.diff(series.steps))) <= 1)
+    return series.counted and steps_apart(series.steps) <= 1
+
+
+def steps_apart(steps: NDArray[np.int64]) -> int:
+    """How many steps are between neighbouring rows."""
+    return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
+
+
+def no_chance(steps: NDArray[np.int64], rows: int) -> bool:
+    """Whether so many rows in a row are many: five, or fewer that stand for twenty steps together."""
+    return rows >= LONG or rows * steps_apart(steps) >= LONG_STEPS
 
 
 def level(series: Series) -> float:

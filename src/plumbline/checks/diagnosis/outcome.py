@@ -93,7 +93,7 @@ class RewardOutcome:
 
 @np.errstate(over="ignore", invalid="ignore")
 def outcome(history: History) -> RewardOutcome | None:
-    """Of a stage; None where fewer than four values of what is trained for were logged.
+    """Of a stage; None where fewer than two values of what is trained for were logged.
 
     Of preference training the accuracy of its pairs, or their margin where that alone rises for sure.
     """
@@ -107,12 +107,12 @@ def outcome(history: History) -> RewardOutcome | None:
 def _outcome(name: Name, series: Series, history: History) -> RewardOutcome | None:
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
-    if len(values) < 4:
+    if len(values) < 2:
         return None
     apart = int(np.median(np.diff(steps)))
     if steps[0] == 1 < apart and len(values) > ALIKE_ENOUGH:  # of logging_first_step: one step, the others are means
         steps, values = steps[1:], values[1:]
-    third = max(2, len(values) // 3)
+    third = max(min(2, len(values) // 2), len(values) // 3)
     learnt = stairs(values, _begun(steps, history["epoch"]) if history.kind == "sft" else np.array([], dtype=np.int64))
     found = _shift(values, third, third, *learnt)
     sign = -1 if name == "loss" else 1

@@ -100,6 +100,7 @@ def change(values: NDArray[np.float64], early: int, late: int) -> Shift:
         student = t_quantile(max(3, int(count * (1 - alike) / (1 + alike)) - 2))
         wide = min(wide, student * ((1 + alike) / (1 - alike) / max(count - 6, 1)) ** 0.5)
     half = max(wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5, 1e-9)
+    half = half if len(values) > 3 else np.inf
     first, last = float(values[:early].mean()), float(values[-late:].mean())
     interval = Interval(last - first, last - first - half, last - first + half, len(values))
     return Shift(first, last, interval, alike ** (count / len(values)) if wanders else 0.0)

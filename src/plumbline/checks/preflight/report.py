@@ -2,6 +2,7 @@
 --dry-run`, and what `plumbline run` refuses to begin with."""
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
@@ -261,7 +262,9 @@ def _packages(recipe: Recipe) -> Iterator[str]:
     wanted = [*NEEDED]
     if isinstance(recipe.model, PretrainedModel):
         wanted += ["peft"] * (recipe.model.lora is not None) + ["bitsandbytes"] * (recipe.model.quantize is not None)
+    lacking = defaultdict[str, list[str]](list)
     for name in [*wanted, *recipe.run.trackers]:
         if find_spec("torch.utils.tensorboard" if name == "tensorboard" and find_spec("torch") else name) is None:
-            lacking = missing("this recipe", name)
-            yield f"{lacking.cause}: {lacking.fix}"
+            lacking[missing("this recipe", name).fix].append(name)
+    for fix, names in lacking.items():
+        yield f"this recipe needs {', '.join(names)}: {fix}"

@@ -1,8 +1,10 @@
 """A first recipe for rows and a reward function: looks at the data, tries the reward, and writes what it saw."""
 
+import io
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,7 +21,7 @@ from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.keys import EDITOR_LINE
 from plumbline.recipe.script_rewards import is_unchanged
 from plumbline.storage import clear_read_errors, read_text, write_text
-from plumbline.tasks.jsonl.columns import as_text, gold_columns, guess_prompt, unasked
+from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt, unasked
 from plumbline.tasks.jsonl.files import HUB, read_rows
 from plumbline.tasks.jsonl.rows import plain_rows
 from plumbline.tasks.jsonl.scorer import Scorer, Scoring
@@ -145,7 +147,8 @@ def start(what: Start) -> tuple[list[str], bool]:
     if what.out.exists():
         raise StorageError(f"{what.out} is there already; it was not touched", "give another file with --out")
     taken = _taken(what)
-    seen = look(what) if _is_seen(what) else _unseen(what)
+    with redirect_stdout(io.StringIO()):  # what a reward prints at each of the texts that are tried
+        seen = look(what) if _is_seen(what) else _unseen(what)
     text = written(what, seen)
     values = read_yaml(text, str(what.out))
     parse(_without_open(values), str(what.out))
@@ -305,7 +308,10 @@ def _address(data: str) -> str:
 def _untried(what: Start, seen: _Seen) -> None:
     task = open_rows(seen.options)
     rows = [one.reference for one in task.examples("train")[:LOOKED_AT]]
-    gold = what.gold or next(iter(gold_columns(rows, (), seen.options["prompt"])), None)
+    gold = what.gold
+    for name in gold_columns(rows, (), seen.options["prompt"])[:1] if gold is None else ():
+        ways = gold_expressions(rows, name)  # of a solution its end, which audit finds a template for
+        gold = next((way for way in ways if way.endswith(":####}")), name)
     if gold is not None and not task.has_gold:
         seen.options["gold"] = gold
         seen.remarks["gold"] = "the reference answer (the key is called gold): it should earn 1"

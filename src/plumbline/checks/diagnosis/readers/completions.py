@@ -54,7 +54,8 @@ def read(path: Path) -> list[History]:
     files = _stored(path) if path.is_dir() else [path]
     samples, remarks = _read(files, (), strict=True)
     if not any(one.reward is not None for one in samples):
-        raise DataError(remarks[0] if remarks else f"{path} holds no rewards of completions", "give the trainer's log")
+        cause = remarks[0] if remarks else f"{path} holds no rewards of completions"
+        raise DataError(cause, "or give the trainer's log, or what it printed")
     trained, evaluated = apart(samples, {})
     words = TABLE["trainers"]["trl" if files[0].name.startswith("completions_") else ""]
     alone = (

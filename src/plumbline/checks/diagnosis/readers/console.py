@@ -277,9 +277,9 @@ def _stepped(run: Sequence[_Line]) -> list[_Row]:
     time, speed = (as_number(logged[-1].get(f"train_{name}", "")) for name in ("runtime", "steps_per_second"))
     done = round(time * speed) if time and speed and 0 < time * speed < 1e9 else 0
     every, offset, known = 1, 0, True
-    if len(at) > 1 and often * 2 >= len(at) - 1:
+    if len(at) > 1 and often * 2 > len(at) - 1:
         start = places[at[0]][0] - gap if at[0] in places else 0
-        every, offset = gap, gap * (start // gap)
+        every, offset = gap, gap * round(start / gap)
     elif done:
         total = total or done
         every = max(1, round(total / len(at)))

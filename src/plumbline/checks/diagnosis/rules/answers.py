@@ -11,7 +11,7 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import cut_from_start, level, likely, quoted, rises
+from plumbline.checks.diagnosis.facts import cut_from_start, level, likely, no_chance, quoted, rises
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.trends import finite, trend
 from plumbline.config.overrides import read_own
@@ -160,14 +160,16 @@ def find_truncation(history: History) -> Iterator[Finding]:
     elif share >= TRUNCATION_SOME:
         rose, by_length = share > first + 0.2, _pays_length(history)
         learns = not rose and _rises(history)
-        most = share >= TRUNCATION_MOST or (cut_from_start(history) and not history["reward"].values.any())
+        dead = len(history["reward"]) > 0 and not history["reward"].values.any()
+        most = share >= TRUNCATION_MOST or (cut_from_start(history) and dead)
+        long = len(series) >= 5 or (dead and no_chance(series.steps, len(series)))
         fed = rose or by_length
         cut = [one for one in history.samples if one.truncated] or history.samples
         known = ceiling or (longest.max() if len(longest) and np.ptp(longest) == 0 else None)
         here = f", here {known:g}" if isinstance(known, int | float) else ""
         yield Finding(
             level=("warning" if learns else "fatal")
-            if most and len(series) >= 5 and not counted
+            if most and long and not counted
             else "note"
             if learns
             else "warning",

@@ -10,14 +10,17 @@ from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
+    LONG,
     cut_from_start,
     equal_groups,
     every_step,
     learns,
     likely,
+    no_chance,
     quoted,
     rewards_differ,
     spread_of_batch,
+    steps_apart,
     top,
     zeros,
 )
@@ -37,8 +40,6 @@ RISEN = 0.5
 """Share of the way from the first tenth of the run to the best step, which a run that learns has gone."""
 CHANCE = 1e-3
 """A silent end is none if so many in a row would be met by chance, as often as steps were silent before it."""
-LONG = 5
-"""Logged steps in a row, from which it is no chance."""
 NO_SIGNAL_SOLVED = 0.999
 """Of our own rewards, whose scale is known, a value above is everything from the start."""
 GRADIENT = "the gradient is zero"
@@ -65,7 +66,7 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
         chance = (
             len(equal) > 0 and float(np.prod(equal)) > CHANCE
         )  # of groups that are equal at the last of these steps
-        if mask.any() and (every_step(gradient) or (mask.all() and not chance)):
+        if mask.any() and (every_step(gradient) or (len(mask) >= LONG and mask.all() and not chance)):
             return gradient.steps, mask, GRADIENT
     if len(share) and (share.values >= 1).any():
         return share.steps, share.values >= 1, "all groups have equal rewards"
@@ -73,7 +74,7 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
         return spread.steps, mask, "all rewards are equal"
     unsaid = not (spread.values > 0).any() and not rewards_differ(history)
     printed = PRINTED_ZERO if not reward.values.any() else PRINTED
-    covered = len(reward) >= LONG and int(np.ptp(reward.steps)) + 1 >= PATIENCE
+    covered = len(reward) > 0 and int(np.ptp(reward.steps)) + 1 >= PATIENCE
     if unsaid and covered and reward.rounding <= printed and np.ptp(reward.values) <= EQUAL:
         return reward.steps, np.ones(len(reward), dtype=np.bool_), STILL
     return None
@@ -84,8 +85,10 @@ def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps sa
     silent = _silent(history)
     if silent is None:
         return False
-    length, often = _end(silent[1])
-    return length >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
+    steps, mask, _ = silent
+    length, often = _end(mask)
+    covered = length * steps_apart(steps) if mask.all() else length
+    return covered >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
 
 
 @rule(
@@ -111,7 +114,7 @@ def find_no_signal(history: History) -> Iterator[Finding]:
     share, longest = float(mask.mean()), runs_of(mask)
     begins = since(steps, mask)
     for_good = begins is not None and not _by_chance(mask)
-    if longest < LONG or (share < 0.5 and not for_good):
+    if not no_chance(steps, longest) or (share < 0.5 and not for_good):
         return
     begins = begins if for_good else None
     start = begins if begins is not None else int(steps[mask][0])
@@ -192,7 +195,8 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
             ),
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
         ),
-        fix="score a few completions by hand; pay parts of an answer; start from a model that sometimes succeeds"
+        fix="score a few completions by hand, then all with the mended reward (plumbline score module:function --rows "
+        "ROWS --completions FOLDER); pay parts of an answer; start from a model that sometimes succeeds"
         if zero
         else "score a blank, a wrong and a right answer by hand: where all earn the same, mend the reward; where only "
         "right ones earn this, take harder prompts",
