@@ -346,21 +346,6 @@ KINDS = {
             "rl.steps": 50,
         },
     ),
-    "quickstart": (
-        {"train.py": QUICK},
-        {
-            "model.name": "some/model",
-            HUB: "hf://some/rows:train",
-            "task.options.prompt": "prompt",
-            "task.options.score": "train_rewards:letters",
-            "rl.group_size": 8,
-            "rl.prompts_per_step": 1,
-            "rl.optimiser.learning_rate": 1e-6,
-            "rl.algorithm.normaliser": "dapo",
-            **NO_STEPS,
-            **OURS,
-        },
-    ),
     "settings": (
         {"train.py": SETTINGS},
         {
@@ -450,6 +435,90 @@ def test_a_script_in_the_style_of_tutorials_becomes_a_recipe(place, kind):
         assert load(place.folder / "mine.yaml").name
 
 
+LINES = """
+import json, os
+import pandas as pd
+from datasets import *
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+model, rows, held, lora, more = "m/llama", load_dataset("a/b", split="train"), None, None, {}
+def f(completions, **k): return [1.0 for one in completions]
+rewards = [f]
+def length(completions, completion_ids, **k): return [0.0 for one in completion_ids]
+def asked(form): return rows.map(lambda row: {"prompt": form(row)})
+both = load_dataset("json", data_files="rows.jsonl", split="train").rename_column("question", "prompt")
+"""
+TRAINS = 'GRPOTrainer(model, rewards, GRPOConfig("o", max_steps=8, **more), rows, held, peft_config=lora).train()\n'
+OPEN = {HUB: "TODO"}
+BY_ONE = [
+    # what is held out
+    ("d = both.train_test_split(test_size=0.2)\nrows, held = d['train'], d['test']", {"task.options.val": 0.2}, ""),
+    ("d = both.train_test_split(train_size=0.7)\nrows = d['train'].shuffle()", {"task.options.val": 0.3}, ""),
+    ("d = both.train_test_split(test_size=4)\nrows, held = d['train'], d['test']", {"task.options.val": 0.1}, ""),
+    (
+        "d = rows.train_test_split(test_size=4)\nrows, held = d['train'], d['test']",
+        {"task.options.val": None},
+        "test_size",
+    ),
+    ("held = load_dataset('a/b', split='test').select(range(9))", {"task.options.val": "hf://a/b:test"}, ""),
+    ("held = load_dataset('a/b', split='test').select(range(9))", {"evaluation.limit": 9}, ""),
+    ("held = rows.select(range(9))", {"task.options.val": None}, "eval_dataset"),
+    ("c = GRPOConfig()\nheld = rows if c.eval_strategy != 'no' else None", {"task.options.val": None}, ""),
+    # where rows are from
+    ("rows = Dataset.from_list([{'prompt': f'{a}{b}'} for a in 'xyz' for b in 'abc'])", {HUB: "train_rows.jsonl"}, ""),
+    ("rows = Dataset.from_dict({'prompt': [*'abcdefghi'], 'answer': [1, 2, 3] * 3})", {HUB: "train_rows.jsonl"}, ""),
+    ("rows = Dataset.from_list([{'prompt': str(id(a))} for a in 'xyz'])", OPEN, ""),
+    ("rows = Dataset.from_list([json.loads(line) for line in open('rows.jsonl')])", {HUB: "rows.jsonl"}, ""),
+    ("rows = load_dataset('json', data_files='https://x.org/a.jsonl', split='train')", OPEN, "no single file"),
+    ("rows = load_dataset('json', data_dir='data', split='train')", OPEN, "no single file"),
+    ("rows = load_dataset('a/b', data_files='x.jsonl', split='train')", OPEN, "no single file"),
+    ("rows = rows.filter(lambda row: row['ok'])", {HUB: "hf://a/b:train"}, "filter("),
+    # prompts
+    ("rows = asked(lambda row: 'Q: %s' % row['q'])", {"task.options.prompt": "Q: {q}"}, "map("),
+    ("rows = asked(lambda row: 'Q: [q]'.replace('[q]', row['q']))", {"task.options.prompt": "Q: {q}"}, ""),
+    ("rows = asked(lambda row: 'Q: {q}'.format(**row))", {"task.options.prompt": "Q: {q}"}, ""),
+    ("rows = asked(lambda row: row.get('q', '') + '?')", {"task.options.prompt": "{q}?"}, ""),
+    (
+        "d = pd.read_csv('a.csv')\nd['prompt'] = d['q'].apply(lambda q: f'Q: {q}')\nrows = Dataset.from_pandas(d)",
+        {"task.options.prompt": "Q: {q}", HUB: "a.csv"},
+        "",
+    ),
+    (
+        "rows = asked(lambda row: [{'role': 'user', 'content': row['q']}, {'role': 'assistant', 'content': 'So'}])",
+        {"task.options.prompt": "TODO"},
+        "",
+    ),
+    # the model
+    ("lora = LoraConfig(r=4)", {"model.lora.targets": ["q_proj", "v_proj"], "model.lora.alpha": 8}, ""),
+    ("model, lora = 'microsoft/phi-2', LoraConfig(r=4)", {"model.lora.targets": "TODO"}, ""),
+    # rewards
+    ("rewards = ['a/judge', f]\nmore = {'reward_weights': [1, 3]}", {"task.options.weights": [3]}, "a/judge"),
+    ("rewards = [f, length]", {"task.options.score": "train_rewards:f"}, "completion_ids"),
+    ("rewards = AutoModelForCausalLM.from_pretrained('a/judge')", {"task.options.score": "TODO"}, "reward model"),
+    ("more = {}", {"task.options.score": "train_rewards:f"}, "unless range has"),
+    # settings
+    ("more = {'use_vllm': True, 'vllm_gpu_memory_utilization': 0.4}", {"engine.name": "vllm"}, ""),
+    ("more = {'vllm_mode': 'colocate', 'eval_strategy': 'steps'}", {"engine.name": None}, ""),
+    ("more = {'num_generations': int(os.getenv('N') or 4)}", {"rl.group_size": 4}, ""),
+    ("more = {'lr_scheduler_type': 'cosine_with_min_lr'}", {"rl.optimiser.schedule": "cosine"}, "cosine_with_min_lr"),
+    ("more = {'lr_scheduler_type': 'polynomial'}", {"rl.optimiser.schedule": "TODO"}, "TODO: rl.optim"),
+    ("more = {'per_device_train_batch_size': 1, 'num_generations': 6}", {"rl.prompts_per_step": 1}, "no multiple"),
+]
+
+
+@pytest.mark.parametrize(("lines", "right", "word"), BY_ONE)
+def test_a_line_of_a_script_is_in_its_recipe_or_spoken_of(place, lines, right, word):
+    text = f"{LINES}{lines}\n{TRAINS}"
+    said, values = begin(place, {"train.py": text}, trusted=False)
+    values[HUB] = values[HUB].removeprefix(f"{place.folder}/")
+    assert {key: values.get(key) for key in right} == right
+    if "_rows" in values[HUB]:
+        assert len((place.folder / values[HUB]).read_text().splitlines()) == 9
+    assert word in said + (place.folder / "mine.yaml").read_text()
+    assert word or "has no twin" not in said
+
+
 # -- rewards -----------------------------------------------------------------------------------------------------------
 
 
@@ -469,6 +538,8 @@ def test_rewards_are_taken_over_with_what_they_need_and_see_what_the_script_make
     given = {"prompts": ["1 + 1 is"], "completions": ["it is <answer>2</answer>"], **columns}
     assert [space[name](**given) for name in ("right", "shape")] == [[2.0], [0.5]]
     assert space["right"](prompts=["1 + 1 is"], completions=["3"], **columns) == [0.0]
+    as_trl = {"prompts": [[]], "completions": [[{"content": "it is <answer>2</answer>"}]], "answer": ["2"]}
+    assert [space[name](**as_trl) for name in ("right", "shape")] == [[2.0], [0.5]]
     said, values = begin(place, {"train.py": GIST}, "rows.yaml", data="rows.jsonl")  # the same file of rewards
     assert values["task.options.system"].startswith("Think")
     assert "not ready" not in said

@@ -236,7 +236,8 @@ def test_a_script_for_trl_becomes_a_recipe_and_is_not_run(place):
     said, values, text = begin(place, None, model=None, data=None, script=script(place, SCRIPT))
     assert not (place.folder / "ran").exists()
     assert values["name"] == "first"
-    assert values["model"] == {"name": "some/model", "dtype": "bfloat16", "lora": {"rank": 16, "alpha": 64}}
+    lora = {"rank": 16, "alpha": 64, "targets": "TODO"}
+    assert values["model"] == {"name": "some/model", "dtype": "bfloat16", "lora": lora}
     options = values["task"]["options"]
     assert options["train"] == "rows.jsonl"
     assert options["score"] == [f"{place.module}:accuracy", f"{place.module}:form"]
@@ -312,7 +313,7 @@ trainer = SFTTrainer(model=model, train_dataset=rows, args=SFTConfig(max_length=
 """
     read = read_script(script(place, source))
     assert (read.stage, read.model, read.data) == ("sft", "unsloth/some-model", "hf://openai/gsm8k/main:train")
-    assert read.values["model.lora"] == {"rank": 8, "alpha": 16}
+    assert read.values["model.lora"] == {"rank": 8, "alpha": 16, "targets": "all-linear"}
     assert read.values["model.quantize"] == "4bit"
     assert (read.values["model.context"], read.values["sft.epochs"], read.values["sft.batch_size"]) == (2048, 1, 8)
     assert "map(str) changes the rows" in read.notes[0]

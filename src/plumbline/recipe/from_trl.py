@@ -1,9 +1,10 @@
 """What a training script for TRL says, as keys of a recipe. The script is followed as text and never run."""
 
 import ast
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
 from typing import Any
 
 from plumbline.errors import RecipeError
@@ -31,38 +32,37 @@ from plumbline.storage import one_line
 
 CONFIGS = {"GRPOConfig": "rl", "SFTConfig": "sft"}
 """Which section of a recipe each configuration of TRL becomes."""
+_COMMON = {
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 0,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "num_train_epochs": 3.0,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 1,
+    "max_steps": -1,
+    "seed": 42,
+}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "rl": {
+        **_COMMON,
         "learning_rate": 1e-6,
-        "lr_scheduler_type": "linear",
-        "warmup_steps": 0,
-        "adam_beta1": 0.9,
-        "adam_beta2": 0.999,
-        "num_train_epochs": 3.0,
         "num_generations": 8,
-        "per_device_train_batch_size": 8,
-        "gradient_accumulation_steps": 1,
+        "num_iterations": 1,
         "max_completion_length": 512,
         "loss_type": "dapo",
         "scale_rewards": "group",
-        "seed": 42,
+        "importance_sampling_level": "token",
+        "epsilon": 0.2,
     },
-    "sft": {
-        "learning_rate": 2e-5,
-        "lr_scheduler_type": "linear",
-        "warmup_steps": 0,
-        "adam_beta1": 0.9,
-        "adam_beta2": 0.999,
-        "num_train_epochs": 3.0,
-        "per_device_train_batch_size": 8,
-        "gradient_accumulation_steps": 1,
-        "max_length": 1024,
-        "seed": 42,
-    },
+    "sft": {**_COMMON, "learning_rate": 2e-5, "max_length": 1024},
 }
 """Defaults of TRL 1.16 that are not ours: what a script does not set has these."""
 SAME = {
     "seed": "seed",
+    "learning_rate": "*.optimiser.learning_rate",
+    "weight_decay": "*.optimiser.weight_decay",
+    "max_grad_norm": "*.optimiser.max_grad_norm",
     "bf16": "model.dtype",
     "gradient_checkpointing": "model.gradient_checkpointing",
     "trust_remote_code": "model.trust_remote_code",
@@ -80,41 +80,73 @@ SAME = {
     "save_total_limit": "run.keep_checkpoints",
     "project": "run.project",
 }
-"""Keys that have a twin of the same meaning."""
-OPTIMISER = {
-    "learning_rate": "learning_rate",
-    "lr_scheduler_type": "schedule",
-    "weight_decay": "weight_decay",
-    "max_grad_norm": "max_grad_norm",
+"""Keys that have a twin of the same meaning; * is the section of the training."""
+ENGINE = {
+    "vllm_gpu_memory_utilization": "--gpu-memory-utilization",
+    "vllm_max_model_length": "--max-model-len",
+    "vllm_tensor_parallel_size": "--tensor-parallel-size",
 }
-UNNEEDED = frozenset({"output_dir", "run_name", "logging_steps", "logging_first_step", "log_completions"})
-"""The name of the run; and what every run records anyway."""
+"""Arguments of vLLM's server."""
+PEFT_TARGETS = r"qwen-?[23]|qwq|llama|mi[sx]tral|smollm|gemma|vicuna|deepseek-r1-distill"
+"""Models whose LoRA peft gives the query and value projections, where no targets are named."""
 LORA = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
-SILENT = ("logging_", "log_", "hub_", "push_to_hub", "dataloader_", "disable_tqdm", "ddp_", "save_", "vllm_", "remove_")
-"""What begins so changes nothing that is learnt."""
+SILENT = (
+    *("output_dir", "run_name", "logging_", "log_", "hub_", "push_to_hub", "dataloader_", "disable_tqdm", "ddp_"),
+    *("save_", "remove_", "vllm_mode", "vllm_gpu", "vllm_tensor", "vllm_max_model", "vllm_server", "vllm_enable"),
+)
+"""What begins so changes nothing that is learnt, or is said elsewhere."""
+USUAL: dict[str, tuple[Any, ...]] = {
+    "eval_strategy": ("steps", "no"),
+    **dict.fromkeys(("vllm_importance_sampling_correction", "shuffle_dataset"), (True,)),
+}
+"""Values that are nothing to be said of; of other keys those that are false."""
 SCHEDULES = ("constant", "constant_with_warmup", "cosine", "linear")
+TRACKERS = ("trackio", "wandb", "tensorboard")
 LOADS = {"from_csv", "from_json", "from_parquet", "read_csv", "read_json", "read_parquet", "load_from_disk"}
+BUILDERS = {"json", "csv", "parquet", "text", "arrow", "pandas"}
+"""What data sets of files are called."""
 SAME_ROWS = {
     *("shuffle", "remove_columns", "select_columns", "with_format", "set_format", "cast", "cast_column", "flatten"),
-    *(
-        "to_iterable_dataset",
-        "reset_index",
-        "flatten_indices",
-        "with_transform",
-        "copy",
-        "dropna",
-        "to_dict",
-        "to_list",
-    ),
+    *("to_iterable_dataset", "reset_index", "flatten_indices", "with_transform", "copy", "dropna", "to_dict"),
+    "to_list",
 }
 """Changes of a data set that change no value of a row."""
-INNER_ROWS = {"from_list", "from_pandas", "from_dict", "from_records", "DataFrame", "list", "loads", "load", "open"}
+INNER_ROWS = {
+    *("from_list", "from_pandas", "from_dict", "from_records", "DataFrame", "list", "load", "open", "DictReader"),
+}
 """What holds the rows of what it is given."""
 TO_FILE = "write the rows that the script makes to a file (dataset.to_json) and name it in train"
+TRAINER_ONLY = {"completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}
 POSITIONS = {
-    "GRPOTrainer": ("model", "reward_funcs", "args", "train_dataset"),
-    "SFTTrainer": ("model", "args", "data_collator", "train_dataset"),
+    "GRPOTrainer": ("model", "reward_funcs", "args", "train_dataset", "eval_dataset"),
+    "SFTTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
 }
+BATCH = (
+    *("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps"),
+    *("steps_per_generation", "generation_batch_size"),
+)
+ALGORITHM = ("loss_type", "importance_sampling_level", "epsilon", "epsilon_high", "scale_rewards")
+READ = {
+    *("warmup_ratio", "warmup_steps", "adam_beta1", "adam_beta2", "max_steps", "num_train_epochs", "report_to"),
+    *("lr_scheduler_type", "model_init_kwargs", "use_vllm", "optim", *SAME, *BATCH, *ALGORITHM),
+}
+"""All keys that are read."""
+NUMBERS = {"max_steps", "num_train_epochs", "top_k", "num_iterations", "epsilon", "epsilon_high", *BATCH}
+"""Keys that are calculated with."""
+COMMAND = """
+script, training, model = TrlParser((ScriptArguments, {config}, ModelConfig)).parse_args_and_config()
+training.model_init_kwargs = dict(quantization_config=get_quantization_config(model))
+data = load_dataset(script.dataset_name, name=script.dataset_config)
+{trainer}(
+    model=model.model_name_or_path,
+    args=training,
+    reward_funcs=script.reward_funcs,
+    train_dataset=data[script.dataset_train_split],
+    eval_dataset=data[script.dataset_test_split] if training.eval_strategy != "no" else None,
+    peft_config=get_peft_config(model),
+)
+"""
+"""What `trl grpo` and `trl sft` do with the settings of their command line."""
 
 
 @dataclass
@@ -130,15 +162,15 @@ class TrlScript:
     values: dict[str, Any] = field(default_factory=dict)
     """By the key of the recipe, such as `rl.optimiser.learning_rate`."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Of the task: `prompt`, `system`, where the script says how a row becomes a prompt."""
+    """Of the task: `prompt`, `system`, `gold` and `val`, where the script says them."""
     todo: dict[str, str] = field(default_factory=dict)
     """What the script has where a key is open, by the key."""
     epochs: float | None = None
     """Where the script counts passes over the prompts and not steps of RL."""
+    rows: list[dict[str, Any]] | None = None
+    """Rows that stand in the script."""
     count: int | None = None
     """Rows that the script takes, where it says so."""
-    makes: bool = False
-    """Whether rewards see columns that the script makes, or messages where the rows have texts."""
     notes: list[str] = field(default_factory=list)
     """What has no twin, or could not be read, a sentence each."""
     module: str = ""
@@ -167,10 +199,20 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
     """
     try:
         if path.suffix in {".yaml", ".yml"}:
-            return _Reader(Script(Module(path, "", ast.parse("")), {}), []).from_settings(_settings(path))
+            settings = _settings(path)
+            rl = {"reward_funcs", "num_generations", "max_completion_length", "beta", "loss_type", "scale_rewards"}
+            known = {"model_name_or_path", "dataset_name", "datasets", "learning_rate", "max_length", *rl}
+            if not known & settings.keys():
+                raise RecipeError(f"{path} holds no settings of a training with TRL", "give the file that sets them")
+            name = "GRPO" if rl & settings.keys() else "SFT"
+            text = COMMAND.format(config=f"{name}Config", trainer=f"{name}Trainer")
+            first = {"split": "train", **next(iter(settings.get("datasets") or []), {})}
+            twins = {"path": "dataset_name", "name": "dataset_config", "split": "dataset_train_split"}
+            settings = {**{twins[key]: each for key, each in first.items() if key in twins}, **settings}
+            return _Reader(Script(Module(path, text, ast.parse(text)), settings), None).read()
         beside = [config] if config is not None else _beside(path)
         settings = _settings(beside[0]) if len(beside) == 1 else {}
-        return _Reader(Script(read_module(path), settings), beside).from_script()
+        return _Reader(Script(read_module(path), settings), beside).read()
     except RecursionError as error:
         raise RecipeError(f"{path} is nested too deeply", "give --model, --data and --reward") from error
     except (TypeError, ZeroDivisionError) as error:
@@ -189,10 +231,8 @@ def _settings(path: Path) -> dict[str, Any]:
 def _beside(path: Path) -> list[Path]:
     """The YAML files beside a script that may hold its settings, the one of its name alone where there is one."""
     same = [file for suffix in (".yaml", ".yml") if (file := path.with_suffix(suffix)).is_file()]
-    if same:
-        return same[:1]
     found = []
-    for file in sorted([*path.parent.glob("*.yaml"), *path.parent.glob("*.yml")])[:50]:
+    for file in [] if same else sorted([*path.parent.glob("*.yaml"), *path.parent.glob("*.yml")])[:50]:
         try:
             keys = read_settings(file)
         except RecipeError:
@@ -201,99 +241,90 @@ def _beside(path: Path) -> list[Path]:
         other = file.with_suffix(".py").exists()  # it is that script's
         if isinstance(keys, dict) and len(wanted & keys.keys()) > 1 and not other:
             found.append(file)
-    return found
+    return same[:1] or found
 
 
-class _Reader:
-    def __init__(self, script: Script, beside: Sequence[Path]) -> None:
+@dataclass
+class _Rows:
+    """Where rows are from, as far as a script says it."""
+
+    data: str | None = None
+    why: str = ""
+    """What the script has where that is not known."""
+    rows: list[dict[str, Any]] | None = None
+    """Rows that stand in the script."""
+    taken: int | None = None
+    """The first so many alone."""
+    share: float | None = None
+    """What the script holds out: a share, or a number of rows."""
+    changes: list[Made] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class _Reader(TrlScript):
+    def __init__(self, script: Script, beside: Sequence[Path] | None) -> None:
+        super().__init__("rl", notes=[*script.main.notes])
         self.script, self.path, self.beside = script, script.main.path, beside
+        self.unscored: set[int] = set()
+        """Which of the script's rewards are left out."""
+        self.makes: set[str] = set()
+        """Columns that rewards see as the script makes them; the prompt where it makes messages of texts."""
+        self.given: dict[str, Any] = {}
+        """Keys of the configuration, TRL's defaults among them."""
+        self.unknown: dict[str, str] = {}
+        """What the script has for those that are no constants."""
 
-    def from_script(self) -> TrlScript:
+    def read(self) -> TrlScript:
         """Everything that the script says."""
-        trainer, config = self._trainer(), None
-        if trainer is None:
+        if not (trainers := self._trainers()):
             self.script.follow_unasked("Trainer")
-            trainer = self._trainer()
-        given = dict(trainer.keys) if trainer else {}
-        if trainer is None:
-            config = next((call for call in self.script.made if call.name in CONFIGS), None)
-            if config is None:
-                raise self._trains_otherwise()
-            stage = CONFIGS[config.name]
-        else:
+            trainers = self._trainers()
+        given: dict[str, Any] = {}
+        if trainers:
+            trainer = trainers[0]
             name = next(name for name in POSITIONS if trainer.name.endswith(name))
-            stage = "rl" if name == "GRPOTrainer" else "sft"
-            given = {**dict(zip(POSITIONS[name], trainer.args, strict=False)), **given}
-            config = given.get("args")
-        result = TrlScript(stage, notes=[*self.script.main.notes])
-        if trainer is not None and (own := trainer.kind or trainer.name) not in POSITIONS:
-            result.notes.append(f"{own} is a trainer of the script's own: what it changes is not taken over")
-        self._say_parsers(result)
-        self._model(given, result)
-        steps = self._rows(given.get("train_dataset"), result) if trainer else []
-        if stage == "rl":
-            self._rewards(given.get("reward_funcs"), steps, result)
-        self._config(self._settings(config, given, result), result)
-        return result
+            given = {**dict(zip(POSITIONS[name], trainer.args, strict=False)), **trainer.keys}
+            self.stage = "rl" if name == "GRPOTrainer" else "sft"
+            if (own := trainer.kind or trainer.name) not in POSITIONS:
+                self.notes.append(f"{own} is a trainer of the script's own: what it changes is not taken over")
+        elif config := next((call for call in self.script.made if call.name in CONFIGS), None):
+            self.stage, given["args"] = CONFIGS[config.name], config
+        else:
+            others = sorted({call.name for call in self.script.made if call.name.endswith("Trainer")})
+            what = f"trains with {', '.join(others)}" if others else "builds no GRPOTrainer and no SFTTrainer"
+            raise RecipeError(
+                f"{self.path} {what}, and init reads scripts for GRPOTrainer and SFTTrainer",
+                "give the script that builds one, or the YAML file of `trl grpo`; or use --model, --data and --reward",
+            )
+        self._say_parsers([call.name for call in trainers])
+        self._model(given)
+        changes = self._rows(given.get("train_dataset")) if trainers else []
+        self._held_out(given.get("eval_dataset"))
+        if self.stage == "rl":
+            self._rewards(given.get("reward_funcs"), changes)
+        self._config(given)
+        return self
 
-    def from_settings(self, settings: Mapping[str, Any]) -> TrlScript:
-        """What `trl grpo --config` or `trl sft --config` would do."""
-        rl = {"reward_funcs", "num_generations", "max_completion_length", "beta", "loss_type", "scale_rewards"}
-        stage = "rl" if rl & settings.keys() else "sft"
-        if (
-            not ({"model_name_or_path", "dataset_name", "datasets", "learning_rate", "max_length"} | rl)
-            & settings.keys()
-        ):
-            raise RecipeError(f"{self.path} holds no settings of a training with TRL", "give the file that sets them")
-        result = TrlScript(stage)
-        scope = self.script.scope
-        own = Made(
-            "call", "ModelConfig", None, [], {key: settings[key] for key in LIBRARY.keys() & settings}, None, scope
-        )
-        first = next(iter(settings.get("datasets") or [{}]))
-        where = {"path": settings.get("dataset_name"), "name": settings.get("dataset_config"), **first}
-        where["split"] = first.get("split") or settings.get("dataset_train_split", "train")
-        lora = Made("call", "get_peft_config", None, [own], {}, None, scope)
-        self._model({"model": settings.get("model_name_or_path"), "peft_config": lora}, result)
-        result.values |= {"model.quantize": "4bit"} if settings.get("load_in_4bit") is True else {}
-        self._rows(Made("call", "load_dataset", None, [], where, None, scope), result)
-        if len(settings.get("datasets") or []) > 1:
-            result.notes.append("datasets names several: the recipe has the first")
-        if stage == "rl":
-            names = settings.get("reward_funcs") or []
-            known = [LibraryName(name if "." in name else f"trl.rewards.{name}") for name in map(str, names)]
-            self._rewards(known or None, [], result)
-        self._config({key: each for key, each in settings.items() if key not in LIBRARY}, result)
-        return result
+    def _trainers(self) -> list[Made]:
+        return [call for name in POSITIONS for call in self.script.made if call.name.endswith(name)]
 
-    def _trainer(self) -> Made | None:
-        found = [call for name in POSITIONS for call in self.script.made if call.name.endswith(name)]
-        return found[0] if found else None
-
-    def _trains_otherwise(self) -> RecipeError:
-        others = sorted({call.name for call in self.script.made if call.name.endswith("Trainer")})
-        what = f"trains with {', '.join(others)}" if others else "builds no GRPOTrainer and no SFTTrainer"
-        return RecipeError(
-            f"{self.path} {what}, and init reads scripts for GRPOTrainer and SFTTrainer",
-            "give the script that builds one, or the YAML file of `trl grpo`; or use --model, --data and --reward",
-        )
-
-    def _say_parsers(self, result: TrlScript) -> None:
-        names = [call.name for call in self.script.made if call.name.endswith(tuple(POSITIONS))]
-        if len(names) > 1:
-            result.notes.append(f"the script builds {', '.join(names)}: the recipe has the first of {result.stage}")
-        if not self.script.parsers:
+    def _say_parsers(self, trainers: list[str]) -> None:
+        if len(trainers) > 1:
+            self.notes.append(f"the script builds {', '.join(trainers)}: the recipe has the first of {self.stage}")
+        if len(self.script.settings.get("datasets") or []) > 1:
+            self.notes.append("datasets names several: the recipe has the first")
+        if self.beside is None or not self.script.parsers:
             return
         read = "what its command line has by default"
         if self.script.settings and {*self.script.parsers} & PARSED:
             read = f"what {self.beside[0].name} says"
         elif len(self.beside) > 1:
             read += f"; of {', '.join(file.name for file in self.beside)} give one with --config"
-        result.notes.append(f"the script reads a command line: the recipe has {read}")
+        self.notes.append(f"the script reads a command line: the recipe has {read}")
 
     # -- the model -----------------------------------------------------------------------------------------------------
 
-    def _model(self, given: Mapping[str, Any], result: TrlScript) -> None:
+    def _model(self, given: Mapping[str, Any]) -> None:
         value = given.get("model")
         chain: list[Made] = []
         while isinstance(value, Made) and len(chain) < 20:
@@ -307,105 +338,152 @@ class _Reader:
                 value = inner[0] if inner and value.how == "call" else value.owner
         text = plain(value)
         if isinstance(text, str) and text and text != TODO:
-            result.model = text
+            self.model = text
         else:
-            result.open("model.name", value if isinstance(value, Unknown) else f"the script has {_written(value)}")
-        values = result.values
+            self.open("model.name", value if isinstance(value, Unknown) else f"the script has {_written(value)}")
         for made in chain:
             if made.name == "from_pretrained":
-                self._loaded(made, result)
+                owner = getattr(made.owner, "tail", "") or getattr(made.owner, "name", "")
+                fast = owner in {"FastLanguageModel", "FastModel"}
+                self._loaded({**({"load_in_4bit": True, "max_seq_length": 2048} if fast else {}), **made.keys})
             elif made.name == "get_peft_model":
                 config = next((one for one in made.args if isinstance(one, Made) and one.name == "LoraConfig"), None)
-                size, keys = (16, made.keys) if config is None else (8, config.keys)
-                self._lora({"r": size, "lora_alpha": size, **keys}, result)
+                size, keys = (8, config.keys) if config else (16, {"target_modules": "all-linear", **made.keys})
+                self._lora({"r": size, "lora_alpha": size, **keys})
         match given.get("peft_config"):
             case Made(name="LoraConfig", keys=keys):
-                self._lora({"r": 8, "lora_alpha": 8, **keys}, result)
+                self._lora({"r": 8, "lora_alpha": 8, **keys})
             case Made(name="get_peft_config", args=[Made(keys=keys), *_]):
-                keys = {**LIBRARY, **keys}
-                if keys["use_peft"] is True:
+                if {**LIBRARY, **keys}["use_peft"] is True:
                     twins = {"r": "lora_r", "lora_alpha": "lora_alpha", "target_modules": "lora_target_modules"}
-                    self._lora({one: keys[other] for one, other in twins.items()}, result)
+                    self._lora({one: {**LIBRARY, **keys}[other] for one, other in twins.items()})
             case Unknown() as unknown:
-                result.open("model.lora", unknown)
+                self.open("model.lora", unknown)
             case Made() as made:
-                result.notes.append(f"peft_config={source(made.node)} has no twin")
-        if "model.quantize" in values and "model.lora" not in values:
-            result.notes.append("the script loads 4 bits: model.quantize needs model.lora")
+                self.notes.append(f"peft_config={source(made.node)} has no twin")
+        if "model.quantize" in self.values and "model.lora" not in self.values:
+            self.notes.append("the script loads 4 bits: model.quantize needs model.lora")
 
-    def _loaded(self, made: Made, result: TrlScript) -> None:
+    def _loaded(self, keys: Mapping[str, Any]) -> None:
         """What a model is loaded with."""
-        keys, owner = made.keys, getattr(made.owner, "tail", "") or getattr(made.owner, "name", "")
-        unsloth = {"load_in_4bit": True, "max_seq_length": 2048} if owner in {"FastLanguageModel", "FastModel"} else {}
-        keys = {**unsloth, **keys}
-        quantized = keys.get("quantization_config")
-        if isinstance(quantized, Made) and quantized.name == "BitsAndBytesConfig":
-            keys = {**keys, **quantized.keys}
+        match keys.get("quantization_config"):
+            case Made(name="BitsAndBytesConfig", keys=more) | Made(args=[Made(keys=more), *_]):
+                keys = {**keys, **more}
         four = keys.get("load_in_4bit")
         if isinstance(four, Unknown):
-            result.open("model.quantize", four)
+            self.open("model.quantize", four)
         elif four is True:
-            result.values["model.quantize"] = "4bit"
-        self._dtype(keys.get("dtype", keys.get("torch_dtype")), result)
-        length = plain(keys.get("max_seq_length", UNKNOWN))
-        if isinstance(length, int):
-            result.values["model.context"] = length
-        elif "max_seq_length" in keys:
-            result.open("model.context", keys["max_seq_length"])
-
-    def _dtype(self, value: Any, result: TrlScript) -> None:
-        name = value.tail if isinstance(value, LibraryName) else value
+            self.values["model.quantize"] = "4bit"
+        if keys.get("fast_inference") is True:
+            self.notes.append("fast_inference=True draws with vLLM: engine: vllm would, and is not in the recipe")
+        dtype = keys.get("dtype", keys.get("torch_dtype"))
+        name = dtype.tail if isinstance(dtype, LibraryName) else dtype
         if name in {"bfloat16", "float32"}:
-            result.values["model.dtype"] = name
+            self.values["model.dtype"] = name
         elif name in {"float16", "half"}:
-            result.notes.append("dtype float16 has no twin: model.dtype is auto, bfloat16 on a GPU")
+            self.notes.append("dtype float16 has no twin: model.dtype is auto, bfloat16 on a GPU")
+        length = plain(keys.get("max_seq_length"))
+        if isinstance(length, int):
+            self.values["model.context"] = length
+        elif length is not None:
+            self.open("model.context", _written(keys["max_seq_length"]))
 
-    def _lora(self, keys: Mapping[str, Any], result: TrlScript) -> None:
-        values = {}
+    def _lora(self, keys: Mapping[str, Any]) -> None:
+        if keys.get("target_modules") is None:
+            known = re.search(PEFT_TARGETS, self.model or "", re.I)
+            keys = {**keys, "target_modules": ["q_proj", "v_proj"] if known else Unknown(why="peft's, by the model")}
+        values: dict[str, Any] = {}
         for key, twin in LORA.items():
-            found = plain(keys.get(key))
-            if found is UNKNOWN:
-                result.todo[f"model.lora.{twin}"] = str(_reason(keys[key]))
-                found = TODO
-            if found is not None:
-                values[twin] = found
-        result.values["model.lora"] = values
+            values[twin] = plain(keys[key])
+            if values[twin] is UNKNOWN:
+                values[twin], self.todo[f"model.lora.{twin}"] = TODO, _written(keys[key])
+        self.values["model.lora"] = values
         silent = {*LORA, "task_type", "bias", "random_state", "use_gradient_checkpointing"}
         for key, each in keys.items():
-            if key not in silent and each not in (None, False, 0):
-                result.notes.append(f"{key}={_written(each)} of LoRA has no twin")
+            if key not in silent and not key.startswith("finetune_") and each not in (None, False, 0):
+                self.notes.append(f"{key}={_written(each)} of LoRA has no twin")
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _rows(self, value: Any, result: TrlScript) -> list[Made]:
+    def _rows(self, value: Any) -> list[Made]:
         """Where the rows are from; what the script makes of them, in its order."""
-        changes: list[Made] = []
-        split: str | int | None = None
+        found = self._found(value)
+        self.data, self.rows, self.count = found.data, found.rows, found.taken
+        self.notes += found.notes
+        if found.data is None:
+            self.open("task.options.train", found.why)
+        if found.taken is not None:
+            self.notes.append(f"the script takes {found.taken} rows, and the recipe all of the split")
+        elif found.rows is not None:
+            self.count = len(found.rows)
+        if found.share is not None:
+            self.options["val"] = found.share
+        self._prompts(found.changes)
+        return found.changes
+
+    def _held_out(self, value: Any) -> None:
+        """Where the rows are from that the script evaluates on: a file or split of their own, or a share."""
+        if value is None:
+            return
+        found = self._found(next(iter(value.values()), None) if isinstance(value, dict) else value)
+        if found.share is not None:
+            self.options["val"] = found.share
+        elif found.data is None or found.data == self.data:
+            of = "rows of train" if found.data else found.why
+            self.notes.append(f"eval_dataset is {of}: val of the recipe holds out a tenth of train")
+        else:
+            self.options["val"] = found.data
+        if found.taken is not None:
+            self.values["evaluation.limit"] = found.taken
+
+    def _found(self, value: Any) -> _Rows:
+        """Follow rows to where they are from."""
+        found, split = _Rows(), None
         for _ in range(200):
             match value:
                 case Made(how="call", name="load_dataset"):
-                    self._data_set(value, split, result)
+                    self._data_set(value, split, found)
                     break
-                case Made(how="call", name=name, args=[str() as place, *_]) if name in LOADS:
-                    result.data = f"hf://{place}" if name == "load_from_disk" else str(place)
+                case Made(how="call", name=name, args=[str() | PurePath() as place, *_]) if name in LOADS:
+                    found.data = f"hf://{place}" if name == "load_from_disk" else str(place)
+                    keywords = {one.arg for one in getattr(value.node, "keywords", [])}
+                    if made := {key: each for key, each in value.keys.items() if key not in keywords}:  # by assignment
+                        pairs = ", ".join(f"{key!r}: {_expression(each)}" for key, each in made.items())
+                        found.changes.insert(0, self._map(value, f"lambda row: {{{pairs}}}"))
                     break
-                case Made(how="call", name="open" | "Path", args=[str() as place, *_]):
-                    result.data = str(place)
+                case str() | PurePath():
+                    found.data = str(value)
                     break
                 case Made(how="call", name=name, args=[inner, *_]) if name in INNER_ROWS:
                     value = inner
-                case Made(how="call", name="select" | "take" | "head", args=[many, *_]):
-                    count = len(many) if isinstance(many, list) else many
-                    if isinstance(many, Made) and many.name == "range":
-                        count = many.args[-1]
-                    result.count = count if isinstance(count, int) else None
-                    result.notes.append(f"the script takes {_written(count)} rows, and the recipe all of the split")
+                case Made(how="call", name="select" | "take" | "head", args=[many, *_], owner=owner):
+                    many = len(many) if isinstance(many, list | range) else many
+                    if isinstance(many, int):
+                        found.taken = many
+                    else:
+                        found.notes.append(f"select({_written(many)}): the recipe has all rows of the split")
+                    value = owner
+                case Made(how="call", name="train_test_split", args=args, keys=keys):
+                    given = {**dict(zip(("test_size", "train_size"), args, strict=False)), **keys}
+                    size, rest = plain(given.get("test_size")), plain(given.get("train_size"))
+                    share = size or (0.25 if rest is None else 1 - rest if isinstance(rest, float) else None)
+                    if isinstance(share, int | float):
+                        found.share = share
+                    else:
+                        found.notes.append(f"{_written(value)}: val and test of the recipe hold out a tenth each")
+                    split, value = None, value.owner
+                case Made(how="call", name="rows", args=[Made(name="loads" | "literal_eval")], owner=owner):
+                    value = owner
+                case Made(name="rename_column" | "rename_columns" | "rename", args=args, keys=keys):
+                    names = keys.get("columns") or (args[0] if len(args) == 1 else dict([args]))
+                    pairs = ", ".join(f"{new!r}: row[{old!r}]" for old, new in dict(names).items())
+                    found.changes.insert(0, self._map(value, f"lambda row: {{{pairs}}}"))
                     value = value.owner
-                case Made(how="call", name="train_test_split"):
-                    result.notes.append("the script splits the rows: val and test of the recipe hold out a tenth each")
+                case Made(name="rows", node=ast.ListComp(elt=each, generators=[ast.comprehension(ast.Name(id=row))])):
+                    found.changes.insert(0, self._map(value, f"lambda {row}: {ast.unparse(each)}", "rows"))
                     value = value.owner
-                case Made(how="call", name="map" | "rows" | "rename_column" | "rename_columns" | "filter"):
-                    changes.append(value)
+                case Made(how="call", name="map" | "rows" | "filter"):
+                    found.changes.insert(0, replace(value, kind=value.name))
                     value = value.owner
                 case Made(how="call", name=name, owner=Made() as owner) if name in SAME_ROWS:
                     value = owner
@@ -413,153 +491,141 @@ class _Reader:
                     split = key if isinstance(key, str | int) else split
                     value = owner
                 case Made(how="call", args=[Made() as inner, *_], node=node) if value.name not in {"chain", "zip"}:
-                    result.notes.append(f"{source(node)} changes the rows, and is not taken over")
+                    found.notes.append(f"{source(node)} changes the rows, and is not taken over")
                     value = inner
-                case Made(how="attribute", owner=Made() as owner):
+                case Made(how="attribute", owner=Made() as owner) | [Made(name="rows") as owner]:
                     value = owner
-                case [Made(name="rows") as several]:
-                    value = several
-                case list() | dict() if plain(value) is not UNKNOWN:
-                    each = next(iter(value.values()), None) if isinstance(value, dict) else value
-                    result.count = len(each) if isinstance(each, list) else None
-                    result.open(
-                        "task.options.train", "the rows stand in the script: write them to a file of JSON lines"
-                    )
+                case list() | dict():
+                    found.rows = _written_rows(value)
                     break
                 case _:
                     break
-        if result.data is None and "task.options.train" not in result.todo:
-            result.open("task.options.train", f"the script has {_written(value)}")
-        changes = changes[::-1]
-        self._prompts(changes, result)
-        return changes
+        if found.rows is not None:
+            found.data = f"{self.path.stem}_rows.jsonl"
+        found.why = found.why or f"the script has {_written(value)}"
+        return found
 
-    def _data_set(self, call: Made, split: str | int | None, result: TrlScript) -> None:
-        path, config, *_ = [*call.args, None, None]
-        path, config = call.keys.get("path", path), call.keys.get("name", config)
-        given: Any = call.keys.get("split", None if isinstance(split, int) else split)
+    def _map(self, made: Made, code: str, kind: str = "") -> Made:
+        """A change of the rows as a map by a function."""
+        node = ast.parse(code, mode="eval").body
+        function = self.script.value(node, made.scope)
+        return replace(made, name="map", args=[function], keys={}, node=ast.Call(node, [node], []), kind=kind)
+
+    def _data_set(self, call: Made, split: str | int | None, found: _Rows) -> None:
+        keys = {**dict(zip(("path", "name"), call.args, strict=False)), **call.keys}
+        path, config = keys.get("path"), keys.get("name")
+        given: Any = keys.get("split", None if isinstance(split, int) else split)
         if isinstance(given, list | tuple):
             given = dict[Any, Any](enumerate(given)).get(split, Unknown(call.node))
-        files = call.keys.get("data_files")
+        files = keys.get("data_files")
         if isinstance(files, dict):
             files = files.get(given, next(iter(files.values()), None))
         if isinstance(files, list):
-            result.notes += ["the script reads several files: the recipe has the first"] if len(files) > 1 else []
+            found.notes += ["the script reads several files: the recipe has the first"] if len(files) > 1 else []
             files = files[0] if files else None
         unknown = next((one for one in (files or path, config, given) if plain(one) is UNKNOWN), None)
-        if unknown is not None or not isinstance(files or path, str):
-            result.open(
-                "task.options.train", _reason(unknown) if unknown is not None else "the script names no data set"
-            )
-        elif files:
-            result.data = str(files)
+        place = plain(files or path)
+        if unknown is not None or not isinstance(place, str):
+            found.why = "the script names no data set" if unknown is None else _written(unknown)
+        elif (path in BUILDERS) != bool(files) or (files and re.search(r"://|[*?]", place)):
+            found.why = f"{source(call.node)} is no single file here: name one"
         else:
-            result.data = f"hf://{path}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
+            found.data = (
+                place if files else f"hf://{place}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
+            )
 
-    def _prompts(self, changes: list[Made], result: TrlScript) -> None:
+    def _prompts(self, changes: list[Made]) -> None:
         """The column that is asked, and the system message, where every change of the rows is plain."""
         columns: dict[str, Any] = {}
         for change in changes:
-            row = Made("call", "row", None, [], dict(columns), None, change.scope)
+            said = f"{change.kind}({_source_of(change)})"
             if change.name == "filter":
-                result.notes.append(f"filter({source_of(change)}) leaves rows out, and is not taken over")
+                self.notes.append(f"{said} leaves rows out, and is not taken over")
                 continue
-            made = self._changed(change, row)
-            if made is None:
-                result.notes.append(f"{change.name}({source_of(change)}) changes the rows, and is not plain")
+            row = Made("call", "row", None, [], dict(columns), None, change.scope)
+            more, at = change.keys.get("fn_kwargs"), [0] if change.keys.get("with_indices") else []
+            function = next(iter(change.args), change.keys.get("function"))
+            more = more if isinstance(more, dict) else {}
+            made = self.script.called(function, [row, *at], more, change.node or ast.Pass(), row.scope)
+            made = made.keys if made is row else made
+            if not isinstance(made, dict):
+                self.notes.append(f"{said} changes the rows, and is not plain")
                 columns |= {"prompt": UNKNOWN, "**": UNKNOWN}
-            else:
-                columns |= made
-        prompt = columns.get("prompt")
-        result.makes = isinstance(prompt, list) or any(
-            key not in {"prompt", "**"} and _column(each) != key for key, each in columns.items()
-        )
-        if result.stage == "sft" and not changes:
-            result.open("task.options.prompt", "messages; or prompt, with gold: completion; or as the rows have it")
+                continue
+            columns |= made
+            if change.kind:
+                also = "; rewards see its columns" if self.stage == "rl" else ""
+                self.notes.append(f"{said} is not run: prompt is a template{also}")
+        self.makes = {key for key, each in columns.items() if key not in {"prompt", "**"} and _column(each) != key}
+        self.makes |= {"prompt"} if isinstance(columns.get("prompt"), list) else set()
+        if self.stage == "sft" and not changes:
+            self.open("task.options.prompt", "messages; or prompt, with gold: completion; or as the rows have it")
         elif "prompt" in columns or "messages" in columns:
-            self._prompt_of(columns.get("prompt", columns.get("messages")), columns, result)
+            self._prompt_of(columns.get("prompt", columns.get("messages")), columns)
         elif changes and "text" in columns:
-            result.open("task.options.prompt", "the script trains on whole texts: name prompt and gold")
+            self.open("task.options.prompt", "the script trains on whole texts: name prompt and gold")
 
-    def _changed(self, change: Made, row: Made) -> dict[str, Any] | None:
-        """The columns that a change gives, by the columns of the row."""
-        match change:
-            case Made(name="rename_column", args=[str() as old, str() as new]):
-                return {new: row.keys.get(old, Made("item", "", row, [old], {}, None, row.scope))}
-            case Made(name="rename_columns", args=[dict() as names]):
-                return {new: Made("item", "", row, [old], {}, None, row.scope) for old, new in names.items()}
-            case Made(name="rows", args=[dict() as made]):
-                return made
-            case Made(name="map", args=args, keys=keys, node=node):
-                function = args[0] if args else keys.get("function")
-                extra = keys.get("fn_kwargs")
-                indices = [0] if keys.get("with_indices") else []
-                found = self.script.called(
-                    function, [row, *indices], extra if isinstance(extra, dict) else {}, node or ast.Pass(), row.scope
-                )
-                found = found.keys if found is row else found
-                return found if isinstance(found, dict) else None
-        return None
-
-    def _prompt_of(self, value: Any, columns: Mapping[str, Any], result: TrlScript) -> None:
+    def _prompt_of(self, value: Any, columns: Mapping[str, Any]) -> None:
         if isinstance(value, Made) and value.name == "apply_chat_template":
-            value = value.args[0] if value.args else value.keys.get("conversation", value.keys.get("messages"))
+            value = next(iter(value.args), value.keys.get("conversation", value.keys.get("messages")))
         if isinstance(value, Made) and value.name == "rows" and value.args:
             value = value.args[0]
         content, system, gold = value, None, None
         if isinstance(value, list):
             turns = [(one.get("role"), one.get("content")) for one in value if isinstance(one, dict)]
             system = turns.pop(0)[1] if turns and turns[0][0] == "system" else None
-            gold = turns.pop()[1] if len(turns) == 2 and turns[1][0] == "assistant" else None
+            supervised = self.stage == "sft" and len(turns) == 2 and turns[1][0] == "assistant"
+            gold = turns.pop()[1] if supervised else None
             content = turns[0][1] if len(turns) == 1 and turns[0][0] == "user" else UNKNOWN
         form = _template(content)
-        if form is None or not (system is None or isinstance(system, str)):
-            result.open("task.options.prompt", f"not plain: {_written(value)}; {TO_FILE}")
+        if form is None or not isinstance(system, str | None):
+            self.open("task.options.prompt", f"not plain: {_written(value)}; {TO_FILE}")
             return
-        result.options["prompt"] = form
-        if system is not None:
-            result.options["system"] = str(system)
         gold = columns.get("completion", gold)
         if isinstance(gold, list) and len(gold) == 1 and isinstance(gold[0], dict):
             gold = gold[0].get("content")
-        if result.stage == "sft" and gold is not None and (form := _template(gold)) is not None:
-            result.options["gold"] = form
+        answer = _template(gold) if self.stage == "sft" else None
+        found = {"prompt": form, "system": system, "gold": answer}
+        self.options |= {key: each for key, each in found.items() if each is not None}
 
     # -- rewards -------------------------------------------------------------------------------------------------------
 
-    def _rewards(self, value: Any, changes: list[Made], result: TrlScript) -> None:
+    def _rewards(self, value: Any, changes: list[Made]) -> None:
         items = [*value] if isinstance(value, list | tuple) else [] if value is None else [value]
+        if self.beside is None:  # names of the command line
+            items = [one if "/" in one else LibraryName(one if "." in one else f"trl.rewards.{one}") for one in items]
+            items += [self.script.settings.get("reward_model_name_or_path")]
+            items = [one for one in items if one is not None]
         file = RewardFile(self.script)
-        names: list[str] = []
+        left: list[str] = []
         wrong = [] if items else ["the script names no reward function"]
-        module = result.module = module_name(self.path)
+        module = self.module = module_name(self.path)
+        names = self.rewards
         try:
-            for item in items:
-                if isinstance(item, Function) and item.scope.module is not self.script.main and item.origin is None:
+            for at, item in enumerate(items):
+                if why := _no_function(item):
+                    left.append(f"{_written(item)} {why}")
+                    self.unscored.add(at)
+                elif isinstance(item, Function) and item.scope.module is not self.script.main and item.origin is None:
                     names.append(f"{self._module(item.scope.module)}:{getattr(item.node, 'name', '')}")
                 elif isinstance(item, LibraryName) and "." in item.path:
-                    where, _, name = item.path.rpartition(".")
-                    names.append(f"{where}:{name}")
+                    names.append(":".join(item.path.rsplit(".", 1)))
                 elif isinstance(item, Function | Instance) or (isinstance(item, Made) and item.how == "call"):
-                    if isinstance(item, Made) and item.name == "from_pretrained":
-                        wrong.append(f"{source(item.node)} is a reward model, which has no twin")
-                        continue
-                    name = file.add(item, [one.partition(":")[2] for one in names])
-                    names.append(f"{module}:{name}")
+                    names.append(f"{module}:{file.add(item, [one.partition(':')[2] for one in names])}")
                 else:
-                    what = "is a reward model, which has no twin" if isinstance(item, str) else "is no function by name"
-                    wrong.append(f"{_written(item)} {what}")
-            result.rewards = list(dict.fromkeys(names))
-            if result.makes and not file.refused:
-                self._see_rows(file, changes, result)
+                    wrong.append(f"{_written(item)} is no function by name")
+            self.rewards = list(dict.fromkeys(names))
+            self.notes += [f"{each}, and is left out of score" for each in left]
+            if self.makes and self.rewards and not file.refused and "task.options.prompt" not in self.todo:
+                self._see_rows(file, changes)
         except (SyntaxError, RecursionError, ValueError, AssertionError) as error:
             file.refused.append(f"the rewards are beyond what can be read: {error}")
-        result.refused = list(dict.fromkeys(file.refused))
-        if any(name.startswith(f"{module}:") for name in result.rewards) and not result.refused:
-            result.taken = file.text()
-        if wrong:
-            known = f"besides {', '.join(result.rewards[:5])}, " if result.rewards else ""
-            result.todo["task.options.score"] = f"{known}{'; '.join(wrong[:5])}"
+        self.refused = list(dict.fromkeys(file.refused))
+        if any(name.startswith(f"{module}:") for name in self.rewards) and not self.refused:
+            self.taken = file.text()
+        if wrong := wrong or ([] if self.rewards else left):
+            known = f"besides {', '.join(self.rewards[:5])}, " if self.rewards else ""
+            self.todo["task.options.score"] = f"{known}{'; '.join(wrong[:5])}"
 
     def _module(self, module: Module) -> str:
         """A module beside the script, as it is imported from the working directory."""
@@ -571,242 +637,225 @@ class _Reader:
             return module.name
         return ".".join(inner) if all(part.isidentifier() for part in inner) else module.name
 
-    def _see_rows(self, file: RewardFile, changes: list[Made], result: TrlScript) -> None:
+    def _see_rows(self, file: RewardFile, changes: list[Made]) -> None:
         """Let rewards see the columns that the script makes, and completions as messages where its prompts are."""
-        prompt = result.options.get("prompt", "prompt")
+        prompt = self.options.get("prompt", "prompt")
+        if self.makes == {"prompt"}:
+            turns = {"system": repr(self.options.get("system")), "user": _of_row(prompt)}
+            made = ", ".join(
+                f"{{'role': {role!r}, 'content': {content}}}" for role, content in turns.items() if content != "None"
+            )
+            changes = [self._map(changes[0], f"lambda row: {{'prompt': [{made}]}}")]
         steps: list[tuple[ast.AST, Any, str]] = []
         for change in changes:
-            match change:
-                case Made(name="rename_column", args=[str() as old, str() as new]):
-                    node = ast.parse(f"lambda row: {{{new!r}: row[{old!r}]}}", mode="eval").body
-                    steps.append((node, change.scope, "{}"))
-                case Made(
-                    name="rows", node=ast.ListComp(elt=each, generators=[ast.comprehension(target=ast.Name(id=row))])
-                ):
-                    inner = ast.parse(f"lambda {row}: {ast.unparse(each)}", mode="eval").body
-                    steps.append((inner, change.scope, "({})"))
-                case Made(name="rows"):
-                    result.open("task.options.prompt", f"{source(change.node)} makes the rows; {TO_FILE}")
-                    return
-                case Made(name="map", node=ast.Call() as node, keys=keys):
-                    inner = (
-                        node.args[0] if node.args else next(one.value for one in node.keywords if one.arg == "function")
-                    )
-                    if "fn_kwargs" in keys or "with_indices" in keys:
-                        result.open("task.options.prompt", f"{source(inner)} takes more than a row; {TO_FILE}")
-                        return
-                    one = "{{key: [each] for key, each in row.items()}}"
-                    many = f"lambda row: {{{{key: each[0] for key, each in ({{}})({one}).items()}}}}"
-                    steps.append((inner, change.scope, many if keys.get("batched") is True else "({})"))
-        if not steps or not result.rewards or "task.options.prompt" in result.todo:
-            return
-        names = [name.partition(":")[2] for name in result.rewards]
-        for name, item in zip(names, result.rewards, strict=True):
-            if not item.startswith(f"{result.module}:"):
+            if change.name == "filter":
+                continue
+            given = change.node
+            if (
+                change.name == "rows"
+                or not isinstance(given, ast.Call)
+                or {"fn_kwargs", "with_indices"} & {*change.keys}
+            ):
+                self.open("task.options.prompt", f"{source(given)} takes more than a row; {TO_FILE}")
+                return
+            inner = next(iter([*given.args, *(one.value for one in given.keywords if one.arg == "function")]))
+            one = "{{key: [each] for key, each in row.items()}}"
+            many = f"lambda row: {{{{key: each[0] for key, each in ({{}})({one}).items()}}}}"
+            steps.append((inner, change.scope, many if change.keys.get("batched") is True else "({})"))
+        names = [name.partition(":")[2] for name in self.rewards]
+        for name, item in zip(names, self.rewards, strict=True):
+            if not item.startswith(f"{self.module}:"):
                 file.add_import(item.partition(":")[0], name)
-        added = file.add_steps(steps, prompt if "{" not in prompt else "prompt", names)
+        added = file.add_steps(steps, prompt if "{" not in prompt else "prompt", self.script.read - {"prompt"}, names)
         if file.refused:
-            result.open("task.options.prompt", f"{file.refused.pop()}; {TO_FILE}")
+            self.open("task.options.prompt", f"{file.refused.pop()}; {TO_FILE}")
             file.refused.clear()
             file.drop_steps()
             return
-        result.rewards = [f"{result.module}:{name}" for name in added]
+        self.rewards = [f"{self.module}:{name}" for name in added]
 
     # -- the configuration ---------------------------------------------------------------------------------------------
 
-    def _settings(self, config: Any, given: Mapping[str, Any], result: TrlScript) -> dict[str, Any]:
-        """The keys of the configuration as the script has them."""
+    def _config(self, trainer: Mapping[str, Any]) -> None:
+        config, keys = trainer.get("args"), {}
         if isinstance(config, Made) and config.how == "call":
-            keys = {**dict(zip(("output_dir",), config.args, strict=False)), **config.keys}
-            keys = {"learning_rate": 5e-5, **keys} if config.name == "TrainingArguments" else keys
-        elif config is None:
-            keys = {}
-        else:
+            rate = {"learning_rate": 5e-5} if config.name == "TrainingArguments" else {}
+            keys = {**rate, **dict(zip(("output_dir",), config.args, strict=False)), **config.keys}
+        elif config is not None:
             keys = {"**": config if isinstance(config, Unknown) else Unknown(getattr(config, "node", None))}
-        length = {"max_length": given["max_seq_length"]} if result.stage == "sft" and "max_seq_length" in given else {}
-        keys = {**keys, **length}
+        if self.stage == "sft" and "max_seq_length" in {**keys, **trainer}:
+            keys["max_length"] = keys.pop("max_seq_length", trainer.get("max_seq_length"))
         if (more := keys.pop("**", None)) is not None:
-            keys = {**dict.fromkeys([*DEFAULTS[result.stage], "max_steps"], more), **keys}
-        return keys
-
-    def _config(self, keys: dict[str, Any], result: TrlScript) -> None:
-        stage, values = result.stage, result.values
-        inner = keys.get("model_init_kwargs")
-        if isinstance(inner, dict):
-            self._dtype(inner.get("dtype", inner.get("torch_dtype")), result)
-            keys = {key: each for key, each in keys.items() if key != "model_init_kwargs"}
+            keys = {**dict.fromkeys(DEFAULTS[self.stage], more), **keys}
+        if isinstance(inner := keys.get("model_init_kwargs"), dict):
+            self._loaded(inner)
         read = {key: plain(each) for key, each in keys.items()}
-        unknown = {key: _reason(keys[key]) for key, each in read.items() if each is UNKNOWN}
-        if "max_seq_length" in read:
-            read["max_length"] = read.pop("max_seq_length")
-        all_ = {key: each for key, each in {**DEFAULTS[stage], **read}.items() if each is not UNKNOWN}
-        wrong = [key for key in all_ if key in _NUMBERS and not isinstance(all_[key], int | float | None)]
-        if wrong:
-            raise TypeError(", ".join(f"{key}={shown(all_[key])}" for key in wrong))
-        name = all_.get("run_name") or Path(str(all_.get("output_dir") or "")).name
-        if name:
-            values["name"] = name
+        self.unknown = {key: _written(keys[key]) for key, each in read.items() if each is UNKNOWN}
+        given = self.given = {
+            key: each for key, each in {**DEFAULTS[self.stage], **read}.items() if each is not UNKNOWN
+        }
+        if wrong := [key for key in NUMBERS & given.keys() if not isinstance(given[key], int | float | None)]:
+            raise TypeError(", ".join(f"{key}={shown(given[key])}" for key in sorted(wrong)))
+        if name := given.get("run_name") or Path(str(given.get("output_dir") or "")).name:
+            self.values["name"] = name
+        self._same()
+        self._derived(f"{self.stage}.optimiser.schedule", self._schedule, "lr_scheduler_type")
+        self._derived(
+            f"{self.stage}.optimiser.warmup", lambda share, steps: share or steps, "warmup_ratio", "warmup_steps"
+        )
+        self._derived(f"{self.stage}.optimiser.betas", lambda *betas: [*betas], "adam_beta1", "adam_beta2")
+        optimiser = str(given.get("optim", "adamw"))
+        if "8bit" in optimiser:
+            self.values[f"{self.stage}.optimiser.name"] = "adamw8bit"
+        if self.stage == "rl":
+            self._rl()
+        else:
+            self._derived("sft.batch_size", lambda rows, times: rows * times, *BATCH[1:3])
+            steps = given.get("max_steps", 1) > 0
+            key, twin = ("max_steps", "sft.steps") if steps else ("num_train_epochs", "sft.epochs")
+            self._derived(twin, lambda many: many, key)
+            no_reward = "a script of SFT has no reward: module:function that judges answers"
+            self.todo.setdefault("task.options.score", no_reward)
+        left = [key for key in keys if key not in READ and not key.startswith(SILENT)]
+        left += [] if "adamw" in optimiser else ["optim"]
+        self.notes += [
+            f"{key}={_written(keys[key])} has no twin"
+            for key in left
+            if read[key] not in USUAL.get(key, (None, False, "", [])) and read[key] not in self.options.values()
+        ]
+
+    def _same(self) -> None:
+        given, values = self.given, self.values
         for key, twin in SAME.items():
-            if stage == "sft" and twin.startswith(("rl", "sampling", "task")):
+            if self.stage == "sft" and twin.startswith(("rl", "sampling", "task")):
                 continue
-            if key in unknown:
-                if twin in _MACHINE or twin.startswith(("run", "evaluation")):
-                    result.notes.append(f"{key}={unknown[key]} is no constant: {twin} is left to what it is here")
-                else:
-                    result.open(twin, unknown[key])
-            elif all_.get(key) is not None:
-                values[twin] = all_[key]
+            twin = twin.replace("*", self.stage)
+            if key in self.unknown and twin.startswith(("model.d", "model.g", "model.t", "run", "evaluation")):
+                self.notes.append(f"{key}={self.unknown[key]} is no constant: {twin} is left to what it is here")
+            else:
+                self._derived(twin, lambda value: value, key)
+        if isinstance(weights := values.get("task.options.weights"), list):
+            values["task.options.weights"] = [one for at, one in enumerate(weights) if at not in self.unscored]
         for key, twin in (("eval_steps", "evaluation.every"), ("save_steps", "run.checkpoint_every")):
             if not isinstance(values.get(twin, 1), int) or values.get(twin, 1) < 1:
-                result.notes.append(f"{key}={shown(values.pop(twin))} has no twin")
-        if "bf16" in all_:
+                self.notes.append(f"{key}={shown(values.pop(twin))} has no twin")
+        if "bf16" in given:
             values |= {"model.dtype": "bfloat16"} if values.pop("model.dtype", None) else {}
         if (top := values.get("sampling.top_k", 1)) != TODO and top <= 0:
             values.pop("sampling.top_k")
-        if (trackers := all_.get("report_to")) not in (None, "none", "all"):
-            known = [item for item in ([trackers] if isinstance(trackers, str) else trackers) if item in _TRACKERS]
-            values["run.trackers"] = known
-        self._schedule(all_, unknown, result)
-        if stage == "rl":
-            self._batches(all_, unknown, result)
-            self._algorithm(all_, unknown, result)
-        else:
-            self._supervised(all_, unknown, result)
-        if all_.get("use_vllm") is True:
-            result.notes.append("use_vllm=True is engine: vllm, which needs the extra vllm: add it to the recipe")
-        if isinstance(kind := all_.get("optim"), str) and "8bit" in kind:
-            values[f"{stage}.optimiser.name"] = "adamw8bit"
-        left = [key for key in keys if key not in _READ | {*SAME, *OPTIMISER, *UNNEEDED}]
-        left += ["optim"] if "optim" in keys and "adamw" not in str(kind) else []
-        result.notes += [
-            f"{key}={_written(keys[key])} has no twin"
-            for key in left
-            if keys[key] is not None and not key.startswith(SILENT) and (key != "fp16" or keys[key] is True)
-        ]
+        if (trackers := given.get("report_to")) not in (None, "none", "all"):
+            known = [trackers] if isinstance(trackers, str) else trackers
+            values["run.trackers"] = [item for item in known if item in TRACKERS]
 
-    def _schedule(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
-        at = f"{result.stage}.optimiser."
-        result.values |= {at + twin: all_[key] for key, twin in OPTIMISER.items() if key in all_}
-        if result.values.get(at + "schedule") not in SCHEDULES:
-            kind = result.values.pop(at + "schedule", None)
-            if kind is not None:
-                result.notes.append(f"lr_scheduler_type={shown(kind)} has no twin; there are {', '.join(SCHEDULES)}")
-        result.values[at + "warmup"] = all_.get("warmup_ratio") or all_.get("warmup_steps", 0)
-        if "adam_beta1" in all_ and "adam_beta2" in all_:
-            result.values[at + "betas"] = [all_["adam_beta1"], all_["adam_beta2"]]
-        twins = {**OPTIMISER, "warmup_ratio": "warmup", "warmup_steps": "warmup", "adam_beta1": "betas"}
-        for key, twin in {**twins, "adam_beta2": "betas"}.items():
-            if key in unknown:
-                result.open(at + twin, unknown[key])
+    def _derived(self, twin: str, make: Callable[..., Any], *keys: str) -> None:
+        """A key of the recipe that is made of keys of the configuration; open where one of them is not known."""
+        lacking = [f"{key}={self.unknown[key]}" for key in keys if key in self.unknown]
+        if lacking and len(keys) == 1:
+            self.open(twin, self.unknown[keys[0]])
+        elif lacking:
+            self.open(twin, ", ".join(lacking))
+        elif (value := make(*map(self.given.get, keys))) is not None:
+            self.values[twin] = value
+            if value == TODO:
+                self.open(twin, ", ".join(f"{key}={shown(self.given[key])}" for key in keys))
 
-    def _batches(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
+    def _schedule(self, kind: Any) -> str:
+        if kind not in SCHEDULES:
+            self.notes.append(f"lr_scheduler_type={shown(kind)} has no twin; there are {', '.join(SCHEDULES)}")
+        if kind in SCHEDULES or not str(kind).startswith("cosine"):
+            return str(kind) if kind in SCHEDULES else TODO
+        return "cosine"
+
+    def _rl(self) -> None:
         """Prompts of a batch of rollouts, and steps: TRL counts answers, and steps of the optimiser."""
-        group, rows = all_.get("num_generations", 8), all_.get("per_device_train_batch_size", 8)
-        accumulated = all_.get("gradient_accumulation_steps", 1)
-        generations = all_.get("steps_per_generation") or accumulated
-        answers = all_.get("generation_batch_size") or rows * generations
-        learnt = rows * accumulated
-        values = result.values
-        lacking = [f"{key}={unknown[key]}" for key in _BATCH if key in unknown]
-        if lacking:
-            formula = "per_device_train_batch_size x gradient_accumulation_steps / num_generations"
-            result.open("rl.prompts_per_step", f"{formula}: {', '.join(lacking)}")
-        else:
-            values["rl.prompts_per_step"] = max(1, answers // group)
-            result.notes.append(
+        given = self.given
+        if not self.unknown.keys() & {*BATCH}:
+            group, rows, accumulated = (given[key] for key in BATCH[:3])
+            generations = given.get("steps_per_generation") or accumulated
+            answers = given.get("generation_batch_size") or rows * generations
+            if answers % group:
+                self.notes.append(f"{answers} answers are no multiple of {group}: a batch is a group, as in Unsloth")
+                rows, answers = group, group * generations
+            self.notes.append(
                 f"{answers} answers a batch are those of one process: with several GPUs multiply rl.prompts_per_step"
             )
-            if answers > learnt:
-                values["rl.minibatch"] = max(1, learnt // group)
-        steps = all_.get("max_steps", -1)
-        lacking += [f"{key}={unknown[key]}" for key in ("max_steps", "num_iterations") if key in unknown]
-        if steps > 0 and not lacking:
-            repeats = max(1, answers // learnt) * all_.get("num_iterations", 1)
-            values["rl.steps"] = max(1, steps // repeats)
-        elif "max_steps" in unknown or steps > 0:
-            result.open("rl.steps", ", ".join(lacking))
-        elif "num_train_epochs" in unknown:
-            result.open("rl.steps", f"num_train_epochs={unknown['num_train_epochs']} x prompts / rl.prompts_per_step")
+            learnt = rows * accumulated
+            self.values |= {"rl.minibatch": max(1, learnt // group)} if answers > learnt else {}
+            prompts, batches = max(1, answers // group), max(1, answers // learnt)
         else:
-            result.epochs = all_.get("num_train_epochs", 3.0)
+            prompts = batches = 1
+        self._derived("rl.prompts_per_step", lambda *_: prompts, *BATCH)
+        if given.get("max_steps", 1) <= 0:
+            if "num_train_epochs" in self.unknown:
+                self._derived("rl.steps", lambda *_: None, "num_train_epochs")
+            self.epochs = given.get("num_train_epochs")
+        else:
+            repeated = ("max_steps", "num_iterations", *BATCH)
+            self._derived("rl.steps", lambda steps, times, *_: max(1, steps // (batches * times)), *repeated)
+        self._derived("rl.algorithm", self._algorithm, *ALGORITHM)
+        if given.get("use_vllm") is True:
+            self.values["engine.name"] = "vllm"
+            self.notes.append("use_vllm=True is engine: vllm, which needs the extra vllm; without it leave it out")
+            if flags := {flag: given[key] for key, flag in ENGINE.items() if given.get(key) is not None}:
+                self.values["engine.arguments"] = [str(one) for pair in flags.items() for one in pair]
+            if given.get("vllm_mode") == "server":
+                self.notes.append("vllm_mode='server' is TRL's own server: engine.address is that of vLLM's")
 
-    def _supervised(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
-        values = result.values
-        batch = [key for key in ("per_device_train_batch_size", "gradient_accumulation_steps") if key in unknown]
-        if batch:
-            result.open("sft.batch_size", ", ".join(f"{key}={unknown[key]}" for key in batch))
-        else:
-            values["sft.batch_size"] = all_["per_device_train_batch_size"] * all_["gradient_accumulation_steps"]
-        steps = all_.get("max_steps", -1)
-        if "max_steps" in unknown:
-            result.open("sft.steps", unknown["max_steps"])
-        elif steps > 0:
-            values["sft.steps"] = steps
-        elif "num_train_epochs" in unknown:
-            result.open("sft.epochs", unknown["num_train_epochs"])
-        else:
-            values["sft.epochs"] = all_.get("num_train_epochs", 3.0)
-        result.todo.setdefault(
-            "task.options.score", "a script of SFT has no reward: module:function that judges answers"
-        )
-
-    def _algorithm(self, all_: Mapping[str, Any], unknown: Mapping[str, str], result: TrlScript) -> None:
-        lacking = [f"{key}={unknown[key]}" for key in _ALGORITHM if key in unknown]
-        if lacking:
-            result.open("rl.algorithm", ", ".join(lacking))
-            return
-        loss, level = all_.get("loss_type", "dapo"), all_.get("importance_sampling_level", "token")
-        low, high = all_.get("epsilon", 0.2), all_.get("epsilon_high")
+    def _algorithm(self, loss: Any, level: Any, low: Any, high: Any, scale: Any) -> dict[str, Any]:
         options: dict[str, Any] = {"name": "gspo" if level == "sequence" else "grpo"}
         if loss == "cispo":
             options = {"name": "cispo", "clip_high": (high or 5.0) - 1}
         elif loss in {"grpo", "dr_grpo", "dapo", "bnpo"}:
             options["normaliser"] = "dapo" if loss == "bnpo" else loss
         else:
-            result.notes.append(f"loss_type={shown(loss)} has no twin: GRPO's is written")
+            self.notes.append(f"loss_type={shown(loss)} has no twin: GRPO's is written")
         if loss != "cispo" and (low, high or low) != (0.2, 0.2):
             options |= {"clip_low": low, "clip_high": high or low}
-        scale = all_.get("scale_rewards", "group")
-        options["scale_advantages"] = "none" if scale in (False, "none") else "group"
         if scale == "batch":
-            result.notes.append("scale_rewards='batch' has no twin: each group's own deviation is written")
-        result.values["rl.algorithm"] = options
-
-
-_MACHINE = {"model.dtype", "model.gradient_checkpointing", "model.trust_remote_code"}
-_TRACKERS = ("trackio", "wandb", "tensorboard")
-_BATCH = (
-    *("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps"),
-    *("steps_per_generation", "generation_batch_size"),
-)
-_ALGORITHM = ("loss_type", "importance_sampling_level", "epsilon", "epsilon_high", "scale_rewards")
-_READ = {
-    *("warmup_ratio", "warmup_steps", "adam_beta1", "adam_beta2", "max_steps", "num_train_epochs", "report_to"),
-    *("use_vllm", "max_seq_length", "optim", *_BATCH, *_ALGORITHM),
-}
-"""Keys that several others of a recipe come of."""
-_NUMBERS = {"max_steps", "num_train_epochs", "top_k", "num_iterations", "epsilon", "epsilon_high", *_BATCH}
-"""Keys that are calculated with."""
-
-
-def _reason(value: Any) -> str:
-    """What the script has where no constant is."""
-    return str(value) if isinstance(value, Unknown) else _written(value)
+            self.notes.append("scale_rewards='batch' has no twin: each group's own deviation is written")
+        return {**options, "scale_advantages": "none" if scale in (False, "none") else "group"}
 
 
 def _written(value: Any) -> str:
+    """What the script has where no constant is."""
+    if isinstance(value, list | tuple):
+        value = next((one for one in value if isinstance(one, Unknown)), value)
     if isinstance(value, LibraryName):
         return value.path
     if isinstance(value, Unknown):
         return str(value)
-    if isinstance(value, list | tuple):
-        value = next((one for one in value if isinstance(one, Unknown)), value)
     known = plain(value)
     node = getattr(value, "node", None)
-    return shown(known) if known is not UNKNOWN else source(node) if node is not None else "no constant"
+    return shown(known) if known is not UNKNOWN else "no constant" if node is None else source(node)
 
 
-def source_of(change: Made) -> str:
+def _written_rows(value: list[Any] | dict[Any, Any]) -> list[dict[str, Any]] | None:
+    """Rows that stand in a script, each by itself or by columns; None where they are not all constants."""
+    rows: Any = plain(value)
+    if isinstance(rows, dict) and all(isinstance(each, list) for each in rows.values()):
+        rows = [dict(zip(rows, each, strict=False)) for each in zip(*rows.values(), strict=False)]
+    sound = isinstance(rows, list) and all(isinstance(row, dict) and all(map(str.isidentifier, row)) for row in rows)
+    return rows or None if sound else None
+
+
+def _no_function(item: Any) -> str:
+    """Why a reward has no twin; empty where it may have one."""
+    while isinstance(item, Made) and item.how == "call" and item.name in {"to", "cuda", "eval"}:
+        item = item.owner
+    match item:
+        case str() | Made(name="from_pretrained"):
+            return "is a reward model, which has no twin"
+        case Function(node=node):
+            given = node.args.args[: len(node.args.args) - len(node.args.defaults)]
+            names = {one.arg for one in given} & TRAINER_ONLY
+        case Made(name="get_soft_overlong_punishment") | LibraryName(tail="get_soft_overlong_punishment"):
+            names = {"completion_ids"}
+        case _:
+            return ""
+    return f"takes {min(names)}, which only TRL's trainer has" if names else ""
+
+
+def _source_of(change: Made) -> str:
     """What a change of the rows is given."""
     args = getattr(change.node, "args", None)
     return source(args[0]) if isinstance(args, list) and args else "..."
@@ -819,19 +868,37 @@ def _column(value: Any) -> str | None:
     key, owner = value.args[0], value.owner
     if not isinstance(key, str):
         return _column(owner)  # one of many
-    is_row = isinstance(owner, Made) and (owner.name == "row" or owner.how == "item")
+    is_row = isinstance(owner, Made) and (owner.name in {"row", *LOADS} or owner.how == "item")
     return key if is_row and _column(owner) is None else None
 
 
 def _template(value: Any) -> str | None:
     """A column, or a template of columns as the recipe has it; None where a value is neither."""
-    if (column := _column(value)) is not None:
-        return column
     if not isinstance(value, Text):
-        return None
-    parts = [one.replace("{", "{{").replace("}", "}}") if isinstance(one, str) else _column(one) for one in value.parts]
-    if None in parts:
-        return None
-    return "".join(
-        str(part) if isinstance(one, str) else f"{{{part}}}" for part, one in zip(parts, value.parts, strict=True)
-    )
+        return _column(value)
+    found = []
+    for part in value.parts:
+        if isinstance(part, str):
+            found.append(part.replace("{", "{{").replace("}", "}}"))
+        elif (column := _column(part)) is not None:
+            found.append(f"{{{column}}}")
+        else:
+            return None
+    return "".join(found)
+
+
+def _of_row(form: str) -> str:
+    """A column or a template as an expression of a row."""
+    return f"{form!r}.format(**row)" if "{" in form else f"row[{form!r}]"
+
+
+def _expression(value: Any) -> str:
+    """What the script makes, as an expression of a row."""
+    if isinstance(value, list | dict):
+        pairs = value.items() if isinstance(value, dict) else [("", each) for each in value]
+        inner = [
+            f"{key!r}: {_expression(each)}" if isinstance(value, dict) else _expression(each) for key, each in pairs
+        ]
+        return f"{{{', '.join(inner)}}}" if isinstance(value, dict) else f"[{', '.join(inner)}]"
+    form = _template(value)
+    return _of_row(form) if form is not None else repr(plain(value)) if plain(value) is not UNKNOWN else "not_plain"

@@ -10,8 +10,9 @@ import operator
 import os.path
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from string import Formatter
 from typing import Any
 
 from plumbline.config.overrides import read_yaml
@@ -57,6 +58,8 @@ class Unknown:
 
     node: ast.AST | None = None
     why: str = ""
+    unset: bool = False
+    """Whether it is nothing where nobody sets it: a variable of the environment, an option of a command line."""
 
     def __str__(self) -> str:
         return self.why or source(self.node)
@@ -77,6 +80,23 @@ class LibraryName:
 
 
 @dataclass(eq=False, repr=False)
+class Scope:
+    """The names of a module, or of a call of a function."""
+
+    module: "Module"
+    parent: "Scope | None" = None
+    names: dict[str, Any] = field(default_factory=dict)
+    returned: list[Any] = field(default_factory=list)
+
+    def holder(self, name: str) -> "Scope | None":
+        """The scope that binds a name."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.names:
+            scope = scope.parent
+        return scope
+
+
+@dataclass(eq=False, repr=False)
 class Made:
     """What a library gives: the result of a `call`, an `attribute` or an `item` of what it gave before."""
 
@@ -86,28 +106,13 @@ class Made:
     args: list[Any]
     keys: dict[str, Any]
     node: ast.AST | None
-    scope: "Scope"
+    scope: Scope
     kind: str = ""
     """The class of the script that inherits from what is called."""
 
-
-@dataclass(eq=False, repr=False)
-class Scope:
-    """The names of a module, or of a call of a function."""
-
-    module: "Module"
-    parent: "Scope | None" = None
-    names: dict[str, Any] = field(default_factory=dict)
-    returned: list[Any] = field(default_factory=list)
-    outer: set[str] = field(default_factory=set)
-    """Names that `global` gives to the module."""
-
-    def holder(self, name: str) -> "Scope | None":
-        """The scope that binds a name."""
-        scope: Scope | None = self
-        while scope is not None and name not in scope.names:
-            scope = scope.parent
-        return scope
+    def item(self, key: Any, node: ast.AST | None = None) -> "Made":
+        """What stands under a key."""
+        return Made("item", "", self, [key], {}, node, self.scope)
 
 
 @dataclass(eq=False, repr=False)
@@ -145,13 +150,12 @@ class Kind:
 
     def fields(self) -> dict[str, Any]:
         """What is declared with a type, and those of classes above, with their defaults."""
-        declared = [item.target for item in self.node.body if isinstance(item, ast.AnnAssign)]
-        own = [target.id for target in declared if isinstance(target, ast.Name)]
-        above = [base.fields() for base in self.bases if isinstance(base, Kind)]
-        missing = {name: Unknown(why=f"{self.node.name}.{name} has no default") for name in own}
-        return {key: each for some in above for key, each in some.items()} | {
-            name: self.values.get(name, missing[name]) for name in own
-        }
+        found = {key: each for base in self.bases if isinstance(base, Kind) for key, each in base.fields().items()}
+        for item in self.node.body:
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                name = item.target.id
+                found[name] = self.values.get(name, Unknown(why=f"{self.node.name}.{name} has no default"))
+        return found
 
     def member(self, name: str) -> Any:
         """A method, or another value of the class; None where there is none."""
@@ -167,7 +171,7 @@ class Kind:
 
 @dataclass(eq=False, repr=False)
 class Instance:
-    """An object of a class of the script, or a bag of values."""
+    """An object of a class of the script, or a module beside it."""
 
     kind: Kind | None
     values: dict[str, Any]
@@ -181,16 +185,8 @@ class Text:
     parts: list[Any]
 
 
-class PathText(str):
-    """A path."""
-
-    __slots__ = ()
-
-
-@dataclass(eq=False, repr=False)
-class _Method:
-    base: Any
-    name: str
+class Bag(dict[str, Any]):
+    """Values that some libraries give as attributes too."""
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -205,25 +201,24 @@ def read_module(path: Path, name: str = "__main__") -> Module:
     Raises:
         RecipeError: it cannot be read, or is no Python.
     """
-    text = read_text(path, RecipeError, SMALL if path.suffix == ".ipynb" else LARGEST)
-    if path.suffix != ".ipynb":
-        try:
-            return Module(path, text, _parsed(text, path), name)
-        except RecipeError:
-            plain = _without_magics(text)
-            if plain == text:
-                raise
-            return Module(path, plain, _parsed(plain, path), name)
+    is_notebook = path.suffix == ".ipynb"
+    text = read_text(path, RecipeError, SMALL if is_notebook else LARGEST)
     notes, kept = [], []
-    for number, cell in enumerate(_cells(text, path), 1):
-        if cell.lstrip().startswith("%%") and not re.match(r"\s*%%(capture|time|timeit)\b", cell):
+    for number, cell in enumerate(_cells(text, path) if is_notebook else [text], 1):
+        if is_notebook and re.match(r"\s*%%(?!(capture|time|timeit)\b)", cell):
             continue
-        plain = _without_magics(cell)
         try:
-            _parsed(plain, path)
-            kept.append(plain)
+            _parsed(cell, path)
         except RecipeError:
-            notes.append(f"cell {number} is no Python, and was not read")
+            cell = _without_magics(cell)
+            try:
+                _parsed(cell, path)
+            except RecipeError:
+                if not is_notebook:
+                    raise
+                notes.append(f"cell {number} is no Python, and was not read")
+                continue
+        kept.append(cell)
     whole = "\n".join(kept)
     return Module(path, whole, _parsed(whole, path), name, notes)
 
@@ -257,14 +252,21 @@ def _cells(text: str, path: Path) -> Iterator[str]:
         whole = parse_json(text)
     except (PlumblineError, ValueError, RecursionError) as error:
         raise RecipeError(f"{path} is no notebook: it is not JSON", "give the notebook as it is saved") from error
-    sheets = [whole, *(whole.get("worksheets") or [])] if isinstance(whole, dict) else []
-    cells = [cell for sheet in sheets if isinstance(sheet, dict) for cell in sheet.get("cells") or []]
-    if not cells:
+    if not (cells := whole.get("cells") if isinstance(whole, dict) else None):
         raise RecipeError(f"{path} is no notebook: it has no cells", "give the notebook as it is saved")
     for cell in cells:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
-            lines = cell.get("source", cell.get("input", ""))
+            lines = cell.get("source", "")
             yield "".join(map(str, lines)) if isinstance(lines, list) else str(lines)
+
+
+def read_settings(path: Path) -> Any:
+    """Values of a file of YAML or JSON.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
+    return read_yaml(read_text(path, RecipeError, LARGEST), str(path), strict=False)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -281,8 +283,10 @@ def plain(value: Any) -> Any:
         match one:
             case _ if left[0] < 0:
                 raise ValueError
+            case PurePath():
+                return of(str(one))
             case str() if "\0" not in one and one == one.encode(errors="ignore").decode():
-                return str(one)
+                return one
             case bool() | None:
                 return one
             case int() | float() if abs(one) <= LARGEST_NUMBER:
@@ -322,32 +326,13 @@ def last_name(function: ast.AST) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _joined(one: Any, other: Any, levels: int = 4) -> Any:
+def _joined(one: Any, other: Any) -> Any:
     """What is known where either of two is so."""
     if one is other or _equal(one, other):
         return one
-
-    def both(one: Any, other: Any) -> Any:
-        return _joined(one, other, levels - 1)
-
-    match one, other:
-        case _ if not levels:
-            return Unknown(why="an if of the script decides")
-        case Made(), Made() if (one.how, one.name) == (other.how, other.name) and len(one.args) == len(other.args):
-            args = list(map(both, one.args, other.args))
-            keys = both(one.keys, other.keys)
-            owner = both(one.owner, other.owner)
-            return Made(one.how, one.name, owner, args, keys, one.node, one.scope, one.kind)
-        case Instance(), Instance() if one.kind is other.kind:
-            return Instance(one.kind, both(one.values, other.values), one.origin)
-        case dict(), dict():
-            none = Unknown(why="an if of the script decides whether it is set")
-            return {key: both(one.get(key, none), other.get(key, none)) for key in {**one, **other}}
-        case list(), list() if len(one) == len(other):
-            return list(map(both, one, other))
     if UNKNOWN not in (plain(one), plain(other)):
         return Unknown(why=f"{shown(plain(one))} or {shown(plain(other))}, as an if of the script decides")
-    return one if isinstance(one, Unknown) else other if isinstance(other, Unknown) else Unknown(why="an if decides")
+    return next((each for each in (one, other) if isinstance(each, Unknown)), Unknown(why="an if decides"))
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -360,66 +345,124 @@ def _small(value: Any) -> bool:
     return not isinstance(value, int) or abs(value) <= LARGEST_NUMBER**4
 
 
-_OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-    ast.BitOr: operator.or_,
+def _text(parts: Sequence[Any]) -> Any:
+    flat = [one for part in parts for one in (part.parts if isinstance(part, Text) else [part])]
+    if all(isinstance(part, str) for part in flat):
+        return "".join(flat) if sum(map(len, flat)) <= LONGEST else UNKNOWN
+    unknown = [part for part in flat if isinstance(part, Unknown)]
+    return unknown[0] if unknown else Text(flat) if len(flat) <= MOST_ROUNDS else UNKNOWN
+
+
+def _filled(text: str, args: Sequence[Any], keys: Mapping[str, Any], node: ast.AST) -> Any:
+    """What `format` makes of a text whose braces hold names or nothing."""
+    parts: list[Any] = []
+    rest = iter(args)
+    for between, name, form, conversion in Formatter().parse(text):
+        parts.append(between)
+        if name is not None:
+            if form or conversion:
+                return Unknown(node)
+            value = next(rest) if not name else args[int(name)] if name.isdigit() else keys[name]
+            parts.append(str(value) if isinstance(value, int | float) else value)
+    return _text(parts)
+
+
+def _bags(value: Any) -> Any:
+    return Bag({key: _bags(each) for key, each in value.items()}) if isinstance(value, dict) else value
+
+
+def _bound(function: Any, owner: Any) -> Any:
+    static = any(getattr(item, "path", "") == "staticmethod" for item in function.decorators)
+    return function if static else replace(function, itself=owner)
+
+
+def _default(value: Any, script: "Script") -> Any:
+    """A field's default, or an option's: its own, or what `field` says."""
+    if not isinstance(value, Made) or value.name not in {"field", "Field", "Option", "Argument"}:
+        return _copied(value)
+    if (factory := value.keys.get("default_factory")) is not None:
+        return script.called(factory, [], {}, value.node or ast.Pass(), value.scope)
+    return value.keys.get("default", value.args[0] if value.args else Unknown(value.node))
+
+
+def _copied(value: Any, **changed: Any) -> Any:
+    match value:
+        case Instance():
+            return replace(value, values={**value.values, **changed})
+        case Made():
+            return replace(value, keys={**value.keys, **changed}) if changed else value
+    return type(value)(value) if isinstance(value, list | dict) else value
+
+
+_NAMES = {
+    "Add": "add",
+    "Sub": "sub",
+    "Mult": "mul",
+    "Div": "truediv",
+    "FloorDiv": "floordiv",
+    "Mod": "mod",
+    "Pow": "pow",
+    "BitOr": "or_",
+    "Eq": "eq",
+    "NotEq": "ne",
+    "Lt": "lt",
+    "LtE": "le",
+    "Gt": "gt",
+    "GtE": "ge",
+    "Is": "eq",
+    "IsNot": "ne",
 }
-_COMPARED: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+_OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
+    **{getattr(ast, one): getattr(operator, other) for one, other in _NAMES.items()},
     ast.In: lambda one, some: one in some,
     ast.NotIn: lambda one, some: one not in some,
-    ast.Is: operator.eq,
-    ast.IsNot: operator.ne,
 }
 _FAILS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError)
 """What an operation on constants raises."""
-_TEXT_METHODS = {
+_METHODS = {
     *("strip", "lstrip", "rstrip", "lower", "upper", "title", "capitalize", "split", "rsplit", "splitlines"),
-    *("removeprefix", "removesuffix", "startswith", "endswith", "partition", "rpartition"),
+    *("removeprefix", "removesuffix", "startswith", "endswith", "partition", "rpartition", "replace", "index"),
+    *("get", "items", "keys", "values", "copy", "joinpath", "as_posix", "with_suffix", "with_name"),
 }
+"""Of constants, that change nothing."""
+_CHANGES = {"pop", "update", "setdefault", "append", "extend", "insert"}
 _CALCULATED: dict[str, Callable[..., Any]] = {
     "int": int,
     "float": float,
     "str": str,
     "bool": bool,
-    "len": len,
     "min": min,
     "max": max,
     "round": round,
     "abs": abs,
     "sum": sum,
     "sorted": sorted,
+    "range": range,
+    "os.path.join": lambda *parts: os.path.join(*map(str, parts)),  # noqa: PTH118 - texts, as the script has them
+    "os.path.dirname": lambda path: os.path.dirname(path),  # noqa: PTH120
+    "os.path.basename": lambda path: os.path.basename(path),  # noqa: PTH119
+    "Path": PurePath,
+    "PurePath": PurePath,
+    "Path.cwd": PurePath,
+    "os.getcwd": lambda: ".",
+    **dict.fromkeys(("os.path.abspath", "os.path.realpath", "os.path.expanduser"), str),
+}
+"""Functions of constants alone."""
+_GATHERED: dict[str, Callable[..., Any]] = {
+    "len": len,
     "list": list,
     "tuple": tuple,
     "set": lambda items=(): list(dict.fromkeys(items)),
+    "dict": lambda items=(), **more: {**dict(items), **more},
     "zip": lambda *some: list(zip(*some, strict=False)),
     "enumerate": lambda items, start=0: list(enumerate(items, start)),
-    "os.path.join": lambda *parts: PathText(os.path.join(*parts)),  # noqa: PTH118 - texts, as the script has them
-    "os.path.dirname": lambda path: PathText(os.path.dirname(path)),  # noqa: PTH120
-    "os.path.basename": lambda path: PathText(os.path.basename(path)),  # noqa: PTH119
-    "os.path.abspath": PathText,
-    "os.path.realpath": PathText,
-    "os.path.expanduser": PathText,
-    "os.getcwd": lambda: PathText("."),
-    "Path": lambda *parts: PathText(os.path.join(*parts) if parts else "."),  # noqa: PTH118
-    "Path.cwd": lambda: PathText("."),
 }
+"""Functions of constants that hold anything."""
 _BAGS = {"SimpleNamespace", "Namespace", "EasyDict", "edict", "Munch", "DictConfig", "create", "AttrDict", "Box"}
-_COPIES = {"copy.copy", "copy.deepcopy", "deepcopy", "OmegaConf.to_container", "omegaconf.OmegaConf.to_container"}
+_COPIES = {"copy", "deepcopy", "to_container", "replace", "asdict", "vars"}
 _LOADERS = {"safe_load", "full_load", "load", "loads"}
 PARSED = {"parse_args_into_dataclasses", "parse_args_and_config", "parse_yaml_file", "parse_json_file", "parse_dict"}
+_SEQUENCES = list | tuple | range | str
 
 
 class Script:
@@ -440,6 +483,8 @@ class Script:
         """All calls of libraries, in their order."""
         self.parsers: list[str] = []
         """Names of the parsers of a command line that the script asks."""
+        self.read: set[str] = set()
+        """Columns that functions of a row take from it."""
         self._modules: dict[Path, Scope] = {}
         self._steps = self._depth = self._unsure = 0
         self._active: list[ast.AST] = []
@@ -450,17 +495,18 @@ class Script:
 
     def follow_unasked(self, name: str) -> None:
         """Follow functions that nothing calls, as a launcher would, until one makes what ends in `name`."""
-        functions = [(None, one) for one in self.scope.names.values() if isinstance(one, Function)]
-        kinds = [one for one in self.scope.names.values() if isinstance(one, Kind)]
-        methods = [(kind, one) for kind in kinds for one in kind.values.values() if isinstance(one, Function)]
-        inner = {last_name(node) for _, one in [*functions, *methods] for node in ast.walk(one.node)}
-        functions.sort(key=lambda pair: getattr(pair[1].node, "name", "") in inner)  # first what no other names
-        for kind, one in [*functions, *methods]:
+        own = [*self.scope.names.values()]
+        found = [(None, one) for one in own if isinstance(one, Function)]
+        methods = [(kind, one) for kind in own if isinstance(kind, Kind) for one in kind.values.values()]
+        inner = {
+            last_name(node) for _, one in [*found, *methods] for node in ast.walk(getattr(one, "node", ast.Pass()))
+        }
+        found.sort(key=lambda pair: getattr(pair[1].node, "name", "") in inner)  # first what no other names
+        for kind, one in [*found, *methods]:
             if any(call.name.endswith(name) for call in self.made):
                 break
-            if one.node not in self._followed and one.scope is self.scope:
-                bound = one if kind is None else _bound(one, Instance(kind, dict(kind.values)))
-                self._inline(bound, [], {}, one.node)
+            if isinstance(one, Function) and one.node not in self._followed and one.scope is self.scope:
+                self._inline(_bound(one, kind and Instance(kind, dict(kind.values))), [], {}, one.node)
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -495,8 +541,7 @@ class Script:
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._bind(target, self.value(value, scope), scope)
             case ast.AugAssign(target=target, op=operation, value=value):
-                one, other = self.value(target, scope), self.value(value, scope)
-                self._bind(target, self._operated(operation, one, other, node), scope)
+                self._bind(target, self.value(ast.BinOp(target, operation, value), scope), scope)
             case ast.Expr(value=value):
                 found = self.value(value, scope)
                 if isinstance(found, Made) and found.name in {"exit", "quit", "_exit"}:
@@ -509,58 +554,49 @@ class Script:
             case ast.If(test=test, body=body, orelse=other):
                 true = self._truth(self.value(test, scope))
                 return self._either([body, other], scope) if true is None else self._run(body if true else other, scope)
-            case ast.For(target=target, iter=items, body=body) | ast.AsyncFor(target=target, iter=items, body=body):
+            case ast.For(target=target, iter=items, body=body):
                 return self._loop(target, self.value(items, scope), body, scope)
             case ast.While(body=body):
                 return self._either([body, []], scope)
-            case ast.With(items=managers, body=body) | ast.AsyncWith(items=managers, body=body):
+            case ast.With(items=managers, body=body):
                 for manager in managers:
                     found = self.value(manager.context_expr, scope)
                     if manager.optional_vars is not None:
                         self._bind(manager.optional_vars, found, scope)
                 return self._run(body, scope)
-            case ast.Try(body=body, handlers=handlers, orelse=other, finalbody=last):
-                return self._tried([*body, *other], [item.body for item in handlers], scope) or self._run(last, scope)
-            case ast.Match(cases=cases):
-                return self._either([*(item.body for item in cases), []], scope)
+            case ast.Try(body=body, orelse=other, finalbody=last):  # as though nothing was raised
+                return self._run([*body, *other, *last], scope)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 decorators = [self.value(item, scope) for item in node.decorator_list]
-                self._set(node.name, self._function(node, scope, decorators), scope)
+                scope.names[node.name] = self._function(node, scope, decorators)
             case ast.ClassDef(name=name, bases=bases, body=body):
                 inner = Scope(scope.module, scope)
                 self._run(body, inner)
                 for found in inner.names.values():
                     if isinstance(found, Function) and found.scope is inner:
                         found.scope = scope
-                self._set(name, Kind(node, scope, inner.names, [self.value(base, scope) for base in bases]), scope)
+                scope.names[name] = Kind(node, scope, inner.names, [self.value(base, scope) for base in bases])
             case ast.Import(names=names):
                 for item in names:
-                    path = item.name if item.asname else item.name.partition(".")[0]
-                    line = f"import {item.name}" + (f" as {item.asname}" if item.asname else "")
-                    found = self._beside(item.name, scope)
-                    own = None if found is None else Instance(None, found.names)
-                    self._set(item.asname or path, own or LibraryName(path, line), scope)
+                    name = item.name if item.asname else item.name.partition(".")[0]
+                    beside = self._beside(item.name, scope)
+                    library = LibraryName(name, ast.unparse(ast.Import([item])))
+                    scope.names[item.asname or name] = Instance(None, beside.names) if beside else library
             case ast.ImportFrom(module=module, names=names, level=level):
                 beside = self._beside(module or "", scope)
                 for item in names:
-                    line = f"from {'.' * level}{module or ''} import {item.name}" + (
-                        f" as {item.asname}" if item.asname else ""
-                    )
-                    found = None if beside is None else beside.names.get(item.name)
-                    given = LibraryName(f"{module}.{item.name}".lstrip("."), line) if found is None else found
-                    self._set(item.asname or item.name, given, scope)
-            case ast.Global(names=names):
-                scope.outer |= {*names}
-            case ast.Delete(targets=targets):
-                for target in targets:
-                    scope.names.pop(getattr(target, "id", ""), None)
+                    line = ast.unparse(ast.ImportFrom(module, [item], level))
+                    library = LibraryName(f"{module}.{item.name}".lstrip("."), line)
+                    known = {} if beside is None else beside.names
+                    if item.name == "*":
+                        scope.names |= known
+                    scope.names[item.asname or item.name] = known.get(item.name, library)
         return ""
 
     def _loop(self, target: ast.expr, items: Any, body: Sequence[ast.stmt], scope: Scope) -> str:
-        if isinstance(items, dict):
-            items = [*items]
-        if not isinstance(items, list | tuple) or len(items) > MOST_ROUNDS:
-            self._bind(target, self._item(items, Unknown(target), target, scope), scope)
+        items = [*items] if isinstance(items, dict) else items
+        if not isinstance(items, _SEQUENCES) or len(items) > MOST_ROUNDS:
+            self._bind(target, self._item(items, Unknown(target), target), scope)
             self._loops.append((self._unsure + 1, target, items))
             end = self._either([body, []], scope)
             self._loops.pop()
@@ -584,66 +620,36 @@ class Script:
                 after.append(scope.names)
         self._unsure -= 1
         scope.names = before
-        if not after:
-            return "return"
         names = {name for some in after for name in some}
         self._steps += len(names) // 16
         for name in names:
-            values = [some[name] for some in after if name in some]
-            found = values[0]
-            for other in values[1:]:
+            found, *others = [some[name] for some in after if name in some]
+            for other in others:
                 found = _joined(found, other)
             scope.names[name] = found
-        return ""
-
-    def _tried(self, body: Sequence[ast.stmt], handlers: Sequence[Sequence[ast.stmt]], scope: Scope) -> str:
-        """Follow a `try` as though nothing was raised; what a handler sets to something else is not known."""
-        before, made = dict(scope.names), len(self.made)
-        end = self._run(body, scope)
-        after = scope.names
-        if len(self.made) == made:  # nothing was built that a handler would build instead
-            for handler in handlers:
-                scope.names = dict(before)
-                self._unsure += 1
-                left = self._run(handler, scope) in {"return", "raise"}
-                self._unsure -= 1
-                for name, value in {} if left else scope.names.items():
-                    known = after.get(name, value)
-                    keep = isinstance(known, LibraryName | Function | Kind) or value is before.get(name)
-                    after[name] = known if keep else _joined(known, value)
-        scope.names = after
-        return end
-
-    def _set(self, name: str, value: Any, scope: Scope) -> None:
-        while name in scope.outer and scope.parent is not None:
-            scope = scope.parent
-        scope.names[name] = value
+        return "" if after else "return"
 
     def _bind(self, target: ast.expr, value: Any, scope: Scope) -> None:
         match target:
             case ast.Name(id=name):
-                self._set(name, value, scope)
+                scope.names[name] = value
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 known = isinstance(value, list | tuple) and len(value) == len(targets)
                 for at, one in enumerate(targets):
                     inner = one.value if isinstance(one, ast.Starred) else one
-                    self._bind(inner, value[at] if known else self._item(value, at, target, scope), scope)
-            case ast.Attribute(value=owner, attr=name):
-                self._put(self._values(self.value(owner, scope)), name, value)
-            case ast.Subscript(value=owner, slice=key):
-                where = self.value(owner, scope)
-                self._put(where if isinstance(where, dict) else self._values(where), self.value(key, scope), value)
+                    self._bind(inner, value[at] if known else self._item(value, at, target), scope)
+            case ast.Attribute(value=owner, attr=key):
+                self._put(self.value(owner, scope), key, value)
+            case ast.Subscript(value=owner, slice=slice_):
+                self._put(self.value(owner, scope), self.value(slice_, scope), value)
 
-    def _values(self, owner: Any) -> dict[Any, Any]:
-        """Where attributes of an object are kept."""
-        if isinstance(owner, _Bag):
-            return owner
-        return owner.values if isinstance(owner, Instance | Kind) else owner.keys if isinstance(owner, Made) else {}
-
-    def _put(self, values: dict[Any, Any], key: Any, value: Any) -> None:
-        if isinstance(key, str | int) and len(values) < LONGEST:
-            sure = not self._unsure or (key in values and _equal(values[key], value))
-            values[key] = value if sure else Unknown(why="an if or a loop of the script sets it")
+    def _put(self, owner: Any, key: Any, value: Any) -> None:
+        """Set an attribute of an object, or what stands under a key."""
+        if isinstance(owner, Instance | Kind | Made):
+            owner = owner.keys if isinstance(owner, Made) else owner.values
+        if isinstance(owner, dict) and isinstance(key, str | int) and len(owner) < LONGEST:
+            sure = not self._unsure or (key in owner and _equal(owner[key], value))
+            owner[key] = value if sure else Unknown(why="an if or a loop of the script sets it")
 
     # -- expressions ---------------------------------------------------------------------------------------------------
 
@@ -655,6 +661,8 @@ class Script:
         self._depth += 1
         try:
             found = self._value(node, scope)
+        except _FAILS:
+            found = Unknown(node)
         finally:
             self._depth -= 1
         return found if _small(found) else Unknown(node)
@@ -670,11 +678,7 @@ class Script:
             case ast.Call():
                 return self._call(node, scope)
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                found: list[Any] = []
-                for item in items:
-                    one = self.value(item.value if isinstance(item, ast.Starred) else item, scope)
-                    several = isinstance(item, ast.Starred) and isinstance(one, list | tuple)
-                    found += one if several else [one]
+                found = self._several(items, scope)
                 return tuple(found) if isinstance(node, ast.Tuple) else found
             case ast.Dict(keys=keys, values=values):
                 result: dict[Any, Any] = {}
@@ -700,7 +704,8 @@ class Script:
             case ast.BoolOp(op=operation, values=values):
                 for each in values:
                     found = self.value(each, scope)
-                    true = self._truth(found)
+                    unset = isinstance(operation, ast.Or) and isinstance(found, Unknown) and found.unset
+                    true = False if unset else self._truth(found)
                     if true is None or true is isinstance(operation, ast.Or):
                         break
                 return Unknown(node) if true is None and each is not values[-1] else found
@@ -712,7 +717,7 @@ class Script:
                     return _joined(self.value(body, scope), self.value(other, scope))
                 return self.value(body if true else other, scope)
             case ast.Subscript(value=owner, slice=key):
-                return self._item(self.value(owner, scope), self.value(key, scope), node, scope)
+                return self._item(self.value(owner, scope), self.value(key, scope), node)
             case ast.Slice(lower=lower, upper=upper, step=step):
                 ends = [None if part is None else self.value(part, scope) for part in (lower, upper, step)]
                 return slice(*ends) if all(isinstance(end, int | None) for end in ends) else Unknown(node)
@@ -728,12 +733,19 @@ class Script:
                 return self._comprehended(node, scope)
         return Unknown(node)
 
+    def _several(self, items: Sequence[ast.expr], scope: Scope) -> list[Any]:
+        found: list[Any] = []
+        for item in items:
+            starred = isinstance(item, ast.Starred)
+            one = self.value(item.value if isinstance(item, ast.Starred) else item, scope)
+            found += one if starred and isinstance(one, _SEQUENCES) else [Unknown(item) if starred else one]
+        return found
+
     def _name(self, name: str, scope: Scope) -> Any:
-        holder = scope.holder(name)
-        if holder is not None:
+        if (holder := scope.holder(name)) is not None:
             return holder.names[name]
         if name == "__file__":
-            return PathText(str(scope.module.path))
+            return str(scope.module.path)
         return scope.module.name if name == "__name__" else LibraryName(name)
 
     def _formatted(self, part: ast.expr, scope: Scope) -> Any:
@@ -741,50 +753,48 @@ class Script:
             return self.value(part, scope)
         value = self.value(part.value, scope)
         form = "" if part.format_spec is None else self.value(part.format_spec, scope)
-        if not isinstance(value, str | int | float | None) or not isinstance(form, str):
-            return value if isinstance(value, Text) else _Part(value)
+        if not isinstance(value, str | int | float | PurePath | None) or not isinstance(form, str):
+            return value
         if not re.fullmatch(r"[<>^]?[+,]?\d{0,2}(\.\d{1,2})?[a-z%]?", form):
             return Unknown(part)
-        try:
-            return format(repr(value) if part.conversion == ord("r") else value, form)
-        except _FAILS:
-            return Unknown(part)
+        return format(repr(value) if part.conversion == ord("r") else value, form)
 
     def _attribute(self, owner: Any, name: str, node: ast.AST | None, scope: Scope) -> Any:
         match owner:
             case LibraryName(path=path):
                 return LibraryName(f"{path}.{name}", owner.line)
             case Instance(kind=kind, values=values):
-                found = values.get(name, None if kind is None else kind.member(name))
-                if name == "__dict__":
-                    return values
-                if name in values or not isinstance(found, Function):
-                    return found if name in values or found is not None else Unknown(node)
+                if name in values or name == "__dict__":
+                    return values.get(name, values)
+                found = None if kind is None else kind.member(name)
+                if not isinstance(found, Function):
+                    return Unknown(node) if found is None else found
+                is_property = {getattr(one, "tail", "") for one in found.decorators} & {"property", "cached_property"}
                 method = _bound(found, owner)
-                is_property = any(
-                    getattr(one, "tail", "") in {"property", "cached_property"} for one in found.decorators
-                )
                 return self._inline(method, [], {}, node or found.node) if is_property else method
             case Kind():
                 found = owner.member(name)
                 return Unknown(node) if found is None else _default(found, self)
             case Made():
                 return self._given(owner, name, node, scope)
-            case PathText() if name in {"parent", "name", "stem", "suffix"}:
-                return PathText(getattr(Path(owner), name))
-            case str() | list() | dict() | tuple():
-                return owner[name] if isinstance(owner, _Bag) and name in owner else _Method(owner, name)
+            case Bag() if name in owner:
+                return owner[name]
+            case PurePath() if name in {"parent", "name", "stem", "suffix"}:
+                return getattr(owner, name)
+            case str() | list() | dict() | tuple() | PurePath():
+                return Made("attribute", name, owner, [], {}, node, scope)
         return Unknown(node)
 
     def _given(self, owner: Made, name: str, node: ast.AST | None, scope: Scope) -> Any:
         """An attribute of what a library made: as it was given, or as a command line has it by default."""
-        if name in owner.keys:
-            return owner.keys[name]
+        known = self.settings_of(owner) if owner.name == "parse_args" else owner.keys
+        if name in known:
+            return known[name]
         if owner.name == "parse_args":
-            arguments = self._arguments()
-            return arguments[name] if name in arguments else Unknown(node)
-        if name in LIBRARY and owner.how == "call" and owner.name.endswith(("Config", "Arguments")):
-            return LIBRARY[name]
+            return Unknown(node)
+        is_parsed = owner.how == "call" and owner.name.endswith(("Config", "Arguments"))
+        if is_parsed and name in {*LIBRARY, "eval_strategy"}:
+            return LIBRARY.get(name, "no")
         return Made("attribute", name, owner, [], {}, node, scope)
 
     def settings_of(self, value: Any) -> dict[str, Any]:
@@ -803,72 +813,57 @@ class Script:
             if call.name != "add_argument" or not (names := [one for one in call.args if isinstance(one, str)]):
                 continue
             long = next((one for one in names if one.startswith("--")), names[0])
-            name = call.keys.get("dest") or long.lstrip("-").replace("-", "_")
-            flags = {"store_true": False, "store_false": True}
-            action = call.keys.get("action")
-            value = call.keys.get("default", flags.get(action) if isinstance(action, str) else None)
+            flag = {"store_true": False, "store_false": True}.get(str(call.keys.get("action")))
+            missing = Unknown(why=f"{long} has no default", unset=True) if flag is None else flag
+            value = call.keys.get("default", missing)
             kind = getattr(call.keys.get("type"), "path", "")
             if isinstance(value, str) and kind in {"int", "float"}:
-                value = self._calculated(kind, [value], {}, call.node)
-            if value is None and "default" not in call.keys:
-                value = Unknown(why=f"{long} has no default")
-            found[str(name)] = value
+                value = self.called(LibraryName(kind), [value], {}, call.node or ast.Pass(), call.scope)
+            found[str(call.keys.get("dest") or long.lstrip("-").replace("-", "_"))] = value
         return found
 
-    def _item(self, owner: Any, key: Any, node: ast.AST, scope: Scope) -> Any:
+    def _item(self, owner: Any, key: Any, node: ast.AST) -> Any:
         match owner:
-            case Made() if isinstance(key, str) and key in owner.keys and owner.how == "call":
-                return owner.keys[key]
+            case Made(how="call", keys=known) | Instance(values=known) if isinstance(key, str) and key in known:
+                return known[key]
             case Made():
-                return Made("item", "", owner, [key], {}, node, scope)
-            case Instance() if isinstance(key, str) and key in owner.values:
-                return owner.values[key]
-            case list() | tuple() | str() | dict() if isinstance(key, str | int | slice):
+                self.read |= {key} if owner.name == "row" and isinstance(key, str) else set()
+                return owner.item(key, node)
+            case list() | tuple() | range() | str() | dict() if isinstance(key, str | int | slice):
+                inside: Any = owner
                 try:
-                    inside: Any = owner
                     return inside[key]
                 except _FAILS:
                     return Unknown(node)
         return Unknown(node)
 
-    def _operated(self, operation: ast.operator, one: Any, other: Any, node: ast.AST) -> Any:
-        if isinstance(one, PathText) and isinstance(operation, ast.Div) and isinstance(other, str):
-            return PathText(os.path.join(one, other))  # noqa: PTH118
+    def _operated(self, operation: ast.operator | ast.cmpop, one: Any, other: Any, node: ast.AST) -> Any:
         pair = {type(one), type(other)}
-        if isinstance(operation, ast.Add) and pair & {str, Text} and pair <= {str, PathText, Text, Made}:
-            return _text([_Part(item) if isinstance(item, Made) else item for item in (one, other)])
+        if isinstance(operation, ast.Add) and pair & {str, Text} and pair <= {str, Text, Made}:
+            return _text([one, other])
         if isinstance(operation, ast.Mod) and isinstance(one, str):
-            return Unknown(node)
-        sized = [item for item in (one, other) if isinstance(item, str | list | tuple)]
+            given = other if isinstance(other, tuple) else (other,)
+            simple = one.count("%") == len(given) == len(re.findall(r"%[sd]", one)) and not {*one} & {*"{}"}
+            return _filled(re.sub(r"%[sd]", "{}", one), given, {}, node) if simple else Unknown(node)
+        sizes = [len(item) if isinstance(item, str | list | tuple) else 0 for item in (one, other)]
         numbers = [abs(item) for item in (one, other) if isinstance(item, int | float)]
-        known = len(sized) + len(numbers) + sum(isinstance(item, dict) for item in (one, other))
-        bounded = {
-            ast.Mult: not sized or len(sized[0]) * max(numbers, default=0) <= LONGEST,
-            ast.Pow: max(numbers, default=0) <= 10**6 and len(numbers) == 2 and numbers[1] <= 64,
-            ast.LShift: len(numbers) == 2 and numbers[1] <= 64,
-        }.get(type(operation), True)
-        if known < 2 or not bounded or type(operation) not in _OPERATIONS:
+        large = isinstance(operation, ast.Mult) and max(sizes) * max(numbers, default=0) > LONGEST
+        large |= isinstance(operation, ast.Pow) and not (len(numbers) == 2 and numbers[0] <= 10**6 and numbers[1] <= 64)
+        constants = str | list | tuple | dict | int | float | PurePath
+        if large or not isinstance(one, constants) or not isinstance(other, constants):
             return Unknown(node)
-        try:
-            found = _OPERATIONS[type(operation)](one, other)
-            return float(f"{found:.12g}") if isinstance(found, float) else found
-        except _FAILS:
-            return Unknown(node)
+        found = _OPERATIONS[type(operation)](one, other)
+        return float(f"{found:.12g}") if isinstance(found, float) else found
 
     def _compared(self, operation: ast.cmpop, one: Any, other: Any, node: ast.AST) -> Any:
-        same = isinstance(operation, ast.Is | ast.Eq)
         if isinstance(operation, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and None in (one, other):
             known = one if other is None else other
             if isinstance(known, Unknown) or (isinstance(known, Made) and known.how != "call"):
                 return Unknown(node)
-            return (known is None) is same
+            return (known is None) is isinstance(operation, ast.Is | ast.Eq)
         keys = [*other] if isinstance(other, dict) else other
-        if UNKNOWN in (plain(one), plain(keys)) or type(operation) not in _COMPARED:
-            return Unknown(node)
-        try:
-            return _COMPARED[type(operation)](one, keys)
-        except _FAILS:
-            return Unknown(node)
+        known = UNKNOWN not in (plain(one), plain(keys))
+        return _OPERATIONS[type(operation)](one, keys) if known else Unknown(node)
 
     def _truth(self, value: Any) -> bool | None:
         """Whether a value counts as true; None where that is not known."""
@@ -877,80 +872,84 @@ class Script:
         return bool(value) if isinstance(value, str | int | float | list | tuple | dict | None) else None
 
     def _comprehended(self, node: Any, scope: Scope) -> Any:
-        first = node.generators[0]
-        items = self.value(first.iter, scope)
-        items = [*items] if isinstance(items, dict) else items
-        inner = Scope(scope.module, scope)
-        known = isinstance(items, list | tuple) and len(items) <= MOST_ROUNDS and len(node.generators) == 1
-        if not known:
-            self._bind(first.target, self._item(items, Unknown(first.target), node, scope), inner)
-            if not isinstance(items, Made) or isinstance(node, ast.DictComp) or len(node.generators) > 1:
-                return Unknown(node)
-            return Made("call", "rows", items, [self.value(node.elt, inner)], {}, node, scope)
         found: list[Any] = []
-        for item in items:
-            self._bind(first.target, item, inner)
-            tests = [self._truth(self.value(test, inner)) for test in first.ifs]
-            if None in tests:
-                return Unknown(node)
-            if all(tests):
-                pair = isinstance(node, ast.DictComp)
-                parts = (node.key, node.value) if pair else (node.elt,)
-                one = tuple(self.value(part, inner) for part in parts)
-                found.append(one if pair else one[0])
-        if isinstance(node, ast.DictComp):
-            return {key: each for key, each in found if isinstance(key, str | int)}
-        return found
+        parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+
+        def gather(generators: Sequence[ast.comprehension], inner: Scope) -> None:
+            if not generators:
+                found.append(tuple(self.value(part, inner) for part in parts))
+                return
+            first, *others = generators
+            items = self.value(first.iter, inner)
+            if not isinstance(items, _SEQUENCES | dict) or len(found) + len(items) > MOST_ROUNDS:
+                raise ValueError
+            for item in items:
+                self._bind(first.target, item, inner)
+                tests = [self._truth(self.value(test, inner)) for test in first.ifs]
+                if None in tests:
+                    raise ValueError
+                if all(tests):
+                    gather(others, inner)
+
+        inner = Scope(scope.module, scope)
+        items = self.value(node.generators[0].iter, inner)
+        if isinstance(items, Made) and len(node.generators) == len(parts) == 1:
+            self._bind(node.generators[0].target, self._item(items, Unknown(node), node), inner)
+            return Made("call", "rows", items, [self.value(node.elt, inner)], {}, node, scope)
+        gather(node.generators, inner)
+        return dict(found) if len(parts) == 2 else [one for (one,) in found]
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def _call(self, node: ast.Call, scope: Scope) -> Any:
         function = self.value(node.func, scope)
-        args: list[Any] = []
-        for item in node.args:
-            found = self.value(item.value if isinstance(item, ast.Starred) else item, scope)
-            several = isinstance(item, ast.Starred) and isinstance(found, list | tuple)
-            args += found if several else [Unknown(item) if isinstance(item, ast.Starred) else found]
+        args = self._several(node.args, scope)
         keys: dict[str, Any] = {}
         for key in node.keywords:
             given = self.value(key.value, scope)
             if key.arg:
                 keys[key.arg] = given
+            elif isinstance(given, dict):
+                keys |= {str(name): each for name, each in given.items()}
             else:
-                keys |= (
-                    {str(name): each for name, each in given.items()}
-                    if isinstance(given, dict)
-                    else {"**": Unknown(key.value, f"**{source(key.value)}")}
-                )
+                is_row = isinstance(given, Made) and given.name == "row"
+                keys["**"] = given if is_row else Unknown(key.value, f"**{source(key.value)}")
         return self.called(function, args, keys, node, scope)
 
     def called(self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
         """What a call gives."""
+        try:
+            return self._called(function, args, keys, node, scope)
+        except _FAILS:
+            return Unknown(node)
+
+    def _called(self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
         match function:
             case Function():
                 return self._inline(function, args, keys, node, scope)
             case Kind():
                 return self._instance(function, args, keys, node, scope)
-            case _Method(base=base, name=name):
-                try:
-                    return self._method(base, name, args, keys, node)
-                except _FAILS:
-                    return Unknown(node)
             case LibraryName(path=path):
                 return self._library(path, args, keys, node, scope)
-            case Made(how="attribute", name=name, owner=owner):
+            case Made(how="attribute", name=name, owner=Made() | LibraryName() | Unknown() as owner):
                 return self._made(name, owner, args, keys, node, scope)
+            case Made(how="attribute", name=name, owner=base):
+                return self._method(base, name, args, keys, node)
             case Made(how="call", name="partial", args=[inner, *first]):
                 return self.called(inner, [*first, *args], {**function.keys, **keys}, node, scope)
         return Unknown(node)
 
     def _made(self, name: str, owner: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
+        if name == "get" and args and getattr(owner, "name", "") == "row":
+            return self._item(owner, args[0], node)
         if name in PARSED:
             return self._parsers(name, owner, args, scope, node)
         if name in {"parse_args", "parse_known_args"}:
             self.parsers.append(name)
             parsed = Made("call", "parse_args", owner, args, keys, node, scope)
             return (parsed, []) if name == "parse_known_args" else parsed
+        if name == "apply" and isinstance(owner, Made) and args and isinstance(args[0], Function):
+            return self.called(args[0], [owner], {}, node, scope)  # of a row of pandas, or of a column
         made = Made("call", name, owner, args, keys, node, scope)
         self.made.append(made)
         return made
@@ -960,152 +959,103 @@ class Script:
         kinds = next(iter(owner.args), owner.keys.get("dataclass_types")) if isinstance(owner, Made) else None
         kinds = kinds if isinstance(kinds, list | tuple) else [kinds]
         given = self.settings
-        if name == "parse_dict":
-            given = args[0] if args and isinstance(args[0], dict) else {}
-        elif name.endswith("_file") and args and isinstance(args[0], str):
-            loaded = self._loaded(args[0], scope)
-            given = loaded if isinstance(loaded, dict) else {}
+        if name == "parse_dict" or (name.endswith("_file") and args):
+            given = args[0] if name == "parse_dict" else self._loaded(args[0], scope)
+            given = given if isinstance(given, dict) else {}
         self.parsers.append(name)
         known = {key for kind in kinds if isinstance(kind, Kind) for key in kind.fields()}
         found = []
         for kind in kinds:
-            if isinstance(kind, Kind):
-                own = {*kind.fields(), *(LIBRARY if kind.library().endswith("Arguments") else ())}
-            elif isinstance(kind, LibraryName) and kind.tail.startswith(("GRPO", "SFT", "Training")):
-                own = given.keys() - LIBRARY.keys() - known
-            else:
-                own = {*LIBRARY}
-            keys = {key: each for key, each in given.items() if key in own}
-            found.append(self.called(kind, [], keys, node, scope))
+            library = kind.library() if isinstance(kind, Kind) else getattr(kind, "tail", "")
+            own = {*kind.fields()} if isinstance(kind, Kind) else set()
+            if (library.endswith("Config") and library != "ModelConfig") or library == "TrainingArguments":
+                own |= given.keys() - LIBRARY.keys() - known
+            elif library:
+                own |= {*LIBRARY}
+            found.append(self.called(kind, [], {key: each for key, each in given.items() if key in own}, node, scope))
         return found
 
     def _library(self, path: str, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
         path = path.removeprefix("builtins.").removeprefix("pathlib.")
-        tail = path.rpartition(".")[2]
-        if path in _CALCULATED:
-            return self._calculated(path, args, keys, node)
-        first = args[0] if args else None
+        tail, first = path.rpartition(".")[2], args[0] if args else None
+        if path in _CALCULATED or (path in _GATHERED and not isinstance(first, Made)):
+            given = [*args, *keys.values()]
+            if path in _CALCULATED and (unknown := next((one for one in given if plain(one) is UNKNOWN), None)):
+                return Unknown(node, getattr(unknown, "why", ""))
+            return {**_CALCULATED, **_GATHERED}[path](*args, **keys)
         match tail:
-            case "dict" if path == "dict" and (isinstance(first, dict | list) or not args):
-                try:
-                    return {**dict(first or {}), **keys}
-                except _FAILS:
-                    return Unknown(node)
-            case "range" if path == "range" and args and all(isinstance(one, int) for one in args):
-                if len(span := range(*args)) <= MOST_ROUNDS:
-                    return [*span]
             case "getenv" | "get" if path in {"os.getenv", "os.environ.get"}:
                 value = args[1] if len(args) > 1 else keys.get("default")
-                return Unknown(node) if value is None else value
-            case "getattr" if path == "getattr" and len(args) > 1 and isinstance(args[1], str):
+                return Unknown(node, unset=True) if value is None else value
+            case "getattr" if len(args) > 1 and isinstance(args[1], str):
                 found = self._attribute(first, args[1], node, scope)
                 missing = isinstance(found, Unknown) or (isinstance(found, Made) and found.how == "attribute")
                 return args[2] if missing and len(args) > 2 and not isinstance(first, Unknown) else found
-            case "import_module" if isinstance(first, str):
-                return LibraryName(first, f"import {first}")
-            case "replace" if path in {"replace", "dataclasses.replace"} and isinstance(first, Instance | Made):
-                return _changed(first, keys)
-            case "asdict" | "vars" if isinstance(first, Instance):
-                return dict(first.values)
-            case "vars" if isinstance(first, Made):
-                return {**(self._arguments() if first.name == "parse_args" else {}), **first.keys}
             case "cli" | "parse" if isinstance(first, Kind):
                 self.parsers.append(tail)
                 return self._instance(first, [], {}, node, scope)
-            case _ if path in _COPIES and args:
-                return _changed(first, {}) if isinstance(first, Instance | Made) else _copied(first)
+            case "asdict" | "vars" if isinstance(first, Instance | Made):
+                return self.settings_of(first)
+            case _ if tail in _COPIES and args:
+                return _copied(first, **keys)
             case _ if tail in _BAGS and isinstance(first, dict | None):
                 return _bags({**(first or {}), **keys})
             case _ if tail in _LOADERS and (loaded := self._loaded(first, scope)) is not None:
                 return loaded
-        made = Made("call", tail, LibraryName(path.rpartition(".")[0]), args, keys, node, scope)
-        self.made.append(made)
-        return made
-
-    def _calculated(self, name: str, args: list[Any], keys: dict[str, Any], node: ast.AST | None) -> Any:
-        if (unknown := next((one for one in args if isinstance(one, Unknown)), None)) is not None:
-            return Unknown(node, unknown.why)
-        inner = name in {"list", "tuple", "zip", "enumerate", "len"}  # of anything; the others look at what is inside
-        if not all(
-            isinstance(one, str | int | list | tuple | dict) if inner else plain(one) is not UNKNOWN
-            for one in (*args, *keys.values())
-        ):
-            return Unknown(node)
-        try:
-            return _CALCULATED[name](*args, **keys)
-        except _FAILS:
-            return Unknown(node)
+        return self._made(tail, LibraryName(path.rpartition(".")[0]), args, keys, node, scope)
 
     def _loaded(self, what: Any, scope: Scope) -> Any:
         """The values of a file of settings that lies beside the script; None where it is none."""
-        while isinstance(what, Made) and what.name in {"open", "read", "read_text", "resolve", "absolute"}:
+        while isinstance(what, Made):
             what = what.args[0] if what.name == "open" and what.args else what.owner
-        name = str(what) if isinstance(what, str) else ""
-        suffix = Path(name).suffix
+        name = Path(what if isinstance(what, str | PurePath) else "")
+        safe = name.suffix in {".yaml", ".yml", ".json"} and not name.is_absolute() and ".." not in name.parts
         folders = (Path(), scope.module.path.parent)
-        safe = suffix in {".yaml", ".yml", ".json"} and not Path(name).is_absolute() and ".." not in Path(name).parts
         path = next((folder / name for folder in folders if safe and (folder / name).is_file()), None)
-        if path is None:
-            return None
-        read = read_settings(path)
+        read = None if path is None else read_settings(path)
         return _bags(read) if isinstance(read, dict) else None
 
     def _method(self, base: Any, name: str, args: list[Any], keys: dict[str, Any], node: ast.AST) -> Any:
-        sure = not self._unsure
-        match base:
-            case dict():
-                if name == "get" and args and isinstance(args[0], str | int):
-                    return base.get(args[0], args[1] if len(args) > 1 else None)
-                if name == "pop" and args and sure and isinstance(args[0], str | int):
-                    return base.pop(*args[:2])
-                if name == "copy":
-                    return dict(base)
-                if name == "update":
-                    for key, each in {**(args[0] if args and isinstance(args[0], dict) else {}), **keys}.items():
-                        self._put(base, key, each)
-                    return None
-                if name == "setdefault" and len(args) == 2 and isinstance(args[0], str | int):
-                    return base.setdefault(*args)
-                if name in {"items", "keys", "values"}:
-                    return list(getattr(base, name)())
-            case list() if name in {"append", "extend", "insert", "copy"} and len(base) < LONGEST:
-                if name == "copy":
-                    return list(base)
-                if name == "append" and not base and self._loops and self._loops[-1][0] == self._unsure:
-                    _, target, over = self._loops[-1]
-                    if isinstance(over, Made) and isinstance(node, ast.Call):  # a row for each of a data set
-                        loop = [ast.comprehension(target, target, [], 0)]
-                        args = [Made("call", "rows", over, args, {}, ast.ListComp(node.args[0], loop), over.scope)]
-                        base += args
-                        return None
-                items = args[-1] if name == "extend" and isinstance(args[-1], list | tuple) else [args[-1]]
-                items = items if sure else [Unknown(node, f"{source(node)} is in an if or a loop")]
-                base[0:0] = items if name == "insert" else []
-                base += items if name != "insert" else []
+        if name == "format":
+            if isinstance(row := keys.get("**"), Made):
+                keys = {one: self._item(row, one, node) for one in re.findall(r"\{(\w+)\}", base)}
+            return _filled(base, args, keys, node)
+        if name == "join" and isinstance(args[0], list | tuple):
+            return _text([one for item in args[0] for one in (base, item)][1:])
+        if name == "replace" and isinstance(args[1], Made | Text):
+            return _text([one for piece in base.split(args[0]) for one in (args[1], piece)][1:])
+        if name in {"resolve", "absolute", "expanduser"}:
+            return base
+        if name in {"read_text", "open"}:
+            return Made("call", "open", None, [str(base)], keys, node, self.scope)
+        if name in {"update", "setdefault"} and isinstance(base, dict):
+            given = {args[0]: base.get(*args)} if name == "setdefault" else dict(*args, **keys)
+            for key, each in given.items():
+                self._put(base, key, each)
+            return None
+        if name == "append" and not base and self._loops and self._loops[-1][0] == self._unsure:
+            _, target, over = self._loops[-1]
+            if isinstance(over, Made) and isinstance(node, ast.Call):  # a row for each of a data set
+                loop = [ast.comprehension(target, target, [], 0)]
+                base.append(Made("call", "rows", over, args, {}, ast.ListComp(node.args[0], loop), over.scope))
                 return None
-            case str():
-                if isinstance(base, PathText) and name in {"resolve", "absolute", "expanduser", "as_posix"}:
-                    return base
-                if isinstance(base, PathText) and name == "joinpath":
-                    return PathText(os.path.join(base, *args))  # noqa: PTH118
-                if name == "format":
-                    return _filled(base, args, keys, node)
-                if name == "join" and args and isinstance(args[0], list | tuple):
-                    parts = [one for item in args[0] for one in (base, _Part(item) if isinstance(item, Made) else item)]
-                    return _text(parts[1:])
-                if name == "replace" and len(base) * max(1, len(args[1])) <= LONGEST:
-                    return base.replace(*args)
-                if name in _TEXT_METHODS:
-                    return getattr(base, name)(*args)
-                if isinstance(base, PathText) and name in {"read_text", "open"}:
-                    return Made("call", "open", None, [str(base)], keys, node, self.scope)
-        return Unknown(node)
+        if name in _CHANGES and self._unsure:
+            if isinstance(base, list):
+                base.append(Unknown(node, f"{source(node)} is in an if or a loop"))
+            return Unknown(node)
+        large = name == "replace" and len(base) * max(1, len(args[1])) > LONGEST
+        if name not in _METHODS | _CHANGES or large or len(base if isinstance(base, list) else "") >= LONGEST:
+            return Unknown(node)
+        found = getattr(base, name)(*args, **keys)
+        return list(found) if name in {"items", "keys", "values"} else found
 
     def _function(self, node: Any, scope: Scope, decorators: Sequence[Any] = ()) -> Function:
-        named, given = [*node.args.posonlyargs, *node.args.args], node.args.defaults
-        pairs = [*zip(named[len(named) - len(given) :], given, strict=True)]
-        pairs += [pair for pair in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if pair[1] is not None]
-        return Function(node, scope, {item.arg: self.value(value, scope) for item, value in pairs}, decorators)
+        given = node.args
+        names = [one.arg for one in (*given.posonlyargs, *given.args)][-len(given.defaults) or None :]
+        pairs = [*zip(names, given.defaults, strict=False)]
+        pairs += [*zip((one.arg for one in given.kwonlyargs), given.kw_defaults, strict=True)]
+        defaults = {name: self.value(value, scope) for name, value in pairs if value is not None}
+        return Function(node, scope, defaults, decorators)
 
     def _inline(
         self, function: Function, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope | None = None
@@ -1114,19 +1064,18 @@ class Script:
         if function.node in self._active:
             return Unknown(node)
         inner = Scope(function.scope.module, function.scope)
-        names = function.node.args
-        positional = [*names.posonlyargs, *names.args]
+        given = function.node.args
+        positional = [one.arg for one in (*given.posonlyargs, *given.args)]
+        named = [*positional, *(one.arg for one in given.kwonlyargs)]
         args = args if function.itself is None else [function.itself, *args]
-        for item in [*positional, *names.kwonlyargs]:
-            fallback = self._command(function, item.arg)
-            value = keys.get(item.arg, function.defaults.get(item.arg, fallback))
-            inner.names[item.arg] = _option(value)
-        inner.names |= {item.arg: value for item, value in zip(positional, args, strict=False)}
-        known = {item.arg for item in [*positional, *names.kwonlyargs]}
-        if names.vararg:
-            inner.names[names.vararg.arg] = tuple(args[len(positional) :])
-        if names.kwarg:
-            inner.names[names.kwarg.arg] = {key: each for key, each in keys.items() if key not in known}
+        for name in named:
+            fallback = self._configured(function, name)
+            inner.names[name] = _default({**function.defaults, **keys}.get(name, fallback), self)
+        inner.names |= dict(zip(positional, args, strict=False))
+        if given.vararg:
+            inner.names[given.vararg.arg] = tuple(args[len(positional) :])
+        if given.kwarg:
+            inner.names[given.kwarg.arg] = {key: each for key, each in keys.items() if key not in named}
         self._followed.add(function.node)
         self._active.append(function.node)
         try:
@@ -1137,35 +1086,30 @@ class Script:
             self._active.pop()
         if any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(function.node)):
             return Unknown(node)
-        values = inner.returned + ([] if end == "return" or end == "raise" else [None])
-        found = values[0] if values else None
+        values = inner.returned + ([] if inner.returned and end in {"return", "raise"} else [None])
+        found = values[0]
         for other in values[1:]:
             found = _joined(found, other)
         if isinstance(found, Function | Instance) and found.origin is None and scope is not None:
             found.origin = node, scope
         return found
 
-    def _command(self, function: Function, name: str) -> Any:
-        """What a decorator gives a parameter that has no default: an option of click, or the configuration of hydra."""
-        for made in (one for one in function.decorators if isinstance(one, Made)):
-            options = [str(one).lstrip("-").replace("-", "_") for one in made.args if isinstance(one, str)]
-            if made.name == "option" and name in options and "default" in made.keys:
-                return made.keys["default"]
-            if isinstance(config := made.keys.get("config_name"), str):
-                folder = made.keys.get("config_path") or "."
-                where = f"{folder}/{config.removesuffix('.yaml')}.yaml"
-                loaded = self._loaded(os.path.normpath(where), function.scope)
-                if loaded is not None:
-                    return loaded
+    def _configured(self, function: Function, name: str) -> Any:
+        """What a parameter has that has no default: the configuration that a decorator of hydra names."""
+        for keys in (one.keys for one in function.decorators if isinstance(one, Made)):
+            where = f"{keys.get('config_path') or '.'}/{str(keys.get('config_name')).removesuffix('.yaml')}.yaml"
+            if (loaded := self._loaded(os.path.normpath(where), function.scope)) is not None:
+                return loaded
         return Unknown(why=f"{name} has no default")
 
     def _instance(self, kind: Kind, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope) -> Any:
         fields = {name: _default(value, self) for name, value in kind.fields().items()}
-        start = kind.member("__init__")
-        library = kind.library()
-        if library and not (isinstance(start, Function) and not library.endswith("Trainer")):
-            made = Made("call", library, None, args, {**fields, **keys}, node, scope, kind.node.name)
-            made.keys = keys if library.endswith("Trainer") else made.keys
+        start, library = kind.member("__init__"), kind.library()
+        trains = library.endswith("Trainer")
+        if library and (trains or not isinstance(start, Function)):
+            made = Made(
+                "call", library, None, args, keys if trains else {**fields, **keys}, node, scope, kind.node.name
+            )
             self.made.append(made)
             return made
         found = Instance(kind, {**fields}, (node, scope))
@@ -1184,100 +1128,13 @@ class Script:
             return None
         folder = scope.module.path.parent.joinpath(*parts)
         for path in (folder.with_suffix(".py"), folder / "__init__.py"):
-            if path in self._modules:
-                return self._modules[path]
-            if path.is_file() and path != self.main.path:
+            if path not in self._modules and path.is_file() and path != self.main.path:
                 try:
                     module = read_module(path, name)
                 except RecipeError:
                     return None
-                inner = self._modules[path] = Scope(module)
-                self._run(module.tree.body, inner)
-                return inner
+                self._modules[path] = Scope(module)
+                self._run(module.tree.body, self._modules[path])
+            if path in self._modules:
+                return self._modules[path]
         return None
-
-
-class _Bag(dict[str, Any]):
-    """Values that some libraries give as attributes too."""
-
-
-def _bags(value: Any) -> Any:
-    return _Bag({key: _bags(each) for key, each in value.items()}) if isinstance(value, dict) else value
-
-
-@dataclass(eq=False, repr=False)
-class _Part:
-    """What stands in braces of a text."""
-
-    value: Any
-
-
-def read_settings(path: Path) -> Any:
-    """Values of a file of YAML or JSON.
-
-    Raises:
-        RecipeError: it cannot be read.
-    """
-    return read_yaml(read_text(path, RecipeError, LARGEST), str(path), strict=False)
-
-
-def _text(parts: list[Any]) -> Any:
-    flat = [one for part in parts for one in (part.parts if isinstance(part, Text) else [part])]
-    if all(isinstance(part, str) for part in flat):
-        return "".join(flat) if sum(map(len, flat)) <= LONGEST else UNKNOWN
-    if len(flat) > MOST_ROUNDS:
-        return UNKNOWN
-    unknown = [one for part in flat if isinstance(one := part.value if isinstance(part, _Part) else part, Unknown)]
-    return unknown[0] if unknown else Text([part.value if isinstance(part, _Part) else part for part in flat])
-
-
-def _filled(text: str, args: Sequence[Any], keys: Mapping[str, Any], node: ast.AST) -> Any:
-    """What `format` makes of a text whose braces hold names or nothing."""
-    parts: list[Any] = []
-    rest = iter(args)
-    for piece in re.split(r"(\{\{|\}\}|\{\w*\})", text):
-        if piece in {"{{", "}}"}:
-            parts.append(piece[0])
-        elif re.fullmatch(r"\{\w*\}", piece):
-            name = piece[1:-1]
-            value = next(rest) if not name else args[int(name)] if name.isdigit() else keys[name]
-            parts.append(str(value) if isinstance(value, str | int | float) else _Part(value))
-        elif "{" in piece or "}" in piece:
-            return Unknown(node)
-        else:
-            parts.append(piece)
-    return _text(parts)
-
-
-def _bound(function: Any, owner: Any) -> Any:
-    if any(getattr(item, "path", "") == "staticmethod" for item in function.decorators):
-        return function
-    return Function(function.node, function.scope, function.defaults, function.decorators, owner)
-
-
-def _option(value: Any) -> Any:
-    """The default of typer's Option and Argument."""
-    is_option = isinstance(value, Made) and value.name in {"Option", "Argument"}
-    return value.keys.get("default", value.args[0] if value.args else Unknown(value.node)) if is_option else value
-
-
-def _default(value: Any, script: Script) -> Any:
-    """A field's default: its own, or what `field` says."""
-    if not isinstance(value, Made) or value.name not in {"field", "Field"}:
-        return _copied(value)
-    if (factory := value.keys.get("default_factory")) is not None:
-        if isinstance(factory, LibraryName):
-            return {"list": [], "dict": {}}.get(factory.path, Unknown(value.node))
-        return script.called(factory, [], {}, value.node or ast.Pass(), value.scope)
-    return value.keys.get("default", value.args[0] if value.args else Unknown(value.node))
-
-
-def _copied(value: Any) -> Any:
-    return list(value) if isinstance(value, list) else dict(value) if isinstance(value, dict) else value
-
-
-def _changed(value: Instance | Made, keys: Mapping[str, Any]) -> Any:
-    """A copy with other values."""
-    if isinstance(value, Instance):
-        return Instance(value.kind, {**value.values, **keys}, value.origin)
-    return Made(value.how, value.name, value.owner, value.args, {**value.keys, **keys}, value.node, value.scope)

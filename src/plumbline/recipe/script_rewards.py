@@ -12,6 +12,7 @@ from typing import Any
 
 from plumbline.recipe.script import (
     UNKNOWN,
+    Bag,
     Function,
     Instance,
     Kind,
@@ -32,11 +33,15 @@ ROWS = "what the script makes of a row"
 CHAT = 'SimpleNamespace(apply_chat_template=lambda messages, **_: messages[-1]["content"], eos_token="")'
 """A tokenizer where rows are made: the prompt is filled in elsewhere, and is a text here."""
 FIRST = "# Taken over by plumbline init from"
+BAG = "class Bag(dict):\n    __getattr__ = dict.__getitem__\n"
 OF_ROW = '''
 def {wrapper}(reward):
     """The reward as the script has it: with the columns that the script makes of a row, and completions in its form."""
 
-    def scored(prompts, completions, **columns):
+    def scored(completions, prompts=None, **columns):
+        if prompts is None or not {read} <= columns.keys():  # rows as the script makes them
+            given = columns if prompts is None else {{"prompts": prompts, **columns}}
+            return reward(completions=completions, **given)
         rows = [{{name: values[at] for name, values in columns.items()}} for at in range(len(completions))]
         rows = [{{{prompt!r}: prompt, **row}} for row, prompt in zip(rows, prompts)]
         for step in ({steps}):
@@ -60,16 +65,12 @@ class RewardFile:
         self._imports: dict[str, None] = {}
         self._parts: dict[tuple[int, int, str], str] = {}
         self._known: dict[str, Scope | None] = {}
-        self._bound: dict[str, list[ast.stmt]] = {}
-        self._stars: list[str] = []
+        self._bound: dict[str, dict[ast.stmt, None]] = {}
         self._ends: list[str] = []
         self._lines = script.main.text.split("\n")
         for statement in _top(script.main.tree.body):
             for name in _binds(statement):
-                if isinstance(statement, ast.ImportFrom) and name == "*":
-                    self._stars.append(ast.unparse(statement))
-                elif name != "*":
-                    self._bound.setdefault(name, []).append(statement)
+                self._bound.setdefault(name, {})[statement] = None
 
     def add(self, value: Any, taken: Sequence[str]) -> str:
         """Add a reward function of the script; the name that it has in the module."""
@@ -98,12 +99,15 @@ class RewardFile:
         self._imports[f"from {module} import {name}"] = None
         self._known[name] = None
 
-    def add_steps(self, steps: Sequence[tuple[ast.AST, Scope, str]], prompt: str, rewards: Sequence[str]) -> list[str]:
+    def add_steps(
+        self, steps: Sequence[tuple[ast.AST, Scope, str]], prompt: str, read: set[str], rewards: Sequence[str]
+    ) -> list[str]:
         """Let rewards see what the script makes of a row.
 
         Args:
             steps: expressions of a function from a row, where they stand, and a form with {} for each.
             prompt: the column that is asked.
+            read: columns that they take from a row.
             rewards: names in the module.
 
         Returns:
@@ -114,7 +118,7 @@ class RewardFile:
             self._needs(node, scope, ROWS)
             texts.append(form.format(ast.unparse(node)))
         wrapper = _unused("of_row", [*self._known, *self._bound])
-        self._ends.append(OF_ROW.format(wrapper=wrapper, prompt=prompt, steps=", ".join(texts) + ","))
+        self._ends.append(OF_ROW.format(wrapper=wrapper, prompt=prompt, read={*read}, steps=", ".join(texts) + ","))
         used = {name for part in self._parts.values() for name in _free(ast.parse(part))}
         names = [name if name not in used else _unused(f"{name}_of_row", self._known) for name in rewards]
         self._ends.append("\n".join(f"{new} = {wrapper}({name})" for new, name in zip(names, rewards, strict=True)))
@@ -150,23 +154,26 @@ class RewardFile:
             return
         self._known[name] = holder
         if holder is None:
-            self._imports |= dict.fromkeys(self._stars)
-            if not self._stars:
+            stars = self._bound.get("*", {})
+            self._imports |= dict.fromkeys(map(ast.unparse, stars))
+            if not stars:
                 self.refused.append(f"{user} uses {name}, which the script does not define")
             return
         value = holder.names[name]
-        own = self._bound.get(name, []) if holder is self.script.scope else []
+        own = self._bound.get(name, {}) if holder is self.script.scope else []
         calls = any(isinstance(one, ast.Call) for each in own for one in ast.walk(each))
         if plain(value) is not UNKNOWN and (calls or not own):
-            self._parts[0, 0, name] = f"{name} = {plain(value)!r}"
+            self._parts[0, 0, name] = f"{name} = {self._literal(value)}"
         elif user == ROWS and _is_tokenizer(value):
             self._imports["from types import SimpleNamespace"] = None
             self._parts[0, 0, name] = f"{name} = {CHAT}"
+        elif (
+            isinstance(value, LibraryName) and value.line and not any(isinstance(one, ast.Try | ast.If) for one in own)
+        ):
+            self._imports[value.line] = None
         elif own:
             for statement in own:
                 self._add_statement(statement, name, value, user, node)
-        elif isinstance(value, LibraryName) and value.line:
-            self._imports[value.line] = None
         elif isinstance(value, Function | Kind) and getattr(value.node, "name", "") == name:
             self._add(value.node, value.scope, name, user)
         elif isinstance(value, Function | Instance) and value.origin is not None:
@@ -178,13 +185,7 @@ class RewardFile:
 
     def _add_statement(self, statement: ast.stmt, name: str, value: Any, user: str, node: ast.AST | None) -> None:
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            only = [item for item in statement.names if (item.asname or item.name.partition(".")[0]) == name]
-            kind = (
-                ast.Import(only)
-                if isinstance(statement, ast.Import)
-                else ast.ImportFrom(statement.module, only, statement.level)
-            )
-            self._imports[ast.unparse(kind)] = None
+            self._imports[ast.unparse(statement)] = None
             return
         calls = [one for one in ast.walk(statement) if isinstance(one, ast.Call)]
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -204,8 +205,19 @@ class RewardFile:
         known = {key: found for key, each in given.items() if (found := plain(each)) is not UNKNOWN}
         if lacking := sorted(used - known.keys()):
             self.refused.append(f"{user} uses {name}.{lacking[0]}, which the command line gives")
-        self._imports["from types import SimpleNamespace"] = None
-        self._parts[0, 0, name] = f"{name} = SimpleNamespace(**{known!r})"
+        self._parts[0, 0, name] = f"{name} = {self._literal(Bag(known))}"
+
+    def _literal(self, value: Any) -> str:
+        """A constant as code, with attributes where the script has them."""
+        match value:
+            case Bag():
+                self._parts[0, 0, ""] = BAG
+                return f"Bag({self._literal(dict(value))})"
+            case dict():
+                return f"{{{', '.join(f'{key!r}: {self._literal(each)}' for key, each in value.items())}}}"
+            case list() | tuple():
+                return f"[{', '.join(map(self._literal, value))}]"
+        return repr(plain(value))
 
     def _add(self, node: ast.AST, scope: Scope, name: str, user: str) -> None:
         at = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
@@ -261,24 +273,22 @@ def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _binds(statement: ast.stmt) -> Iterator[str]:
     """The names that a statement gives a value, or changes."""
-    match statement:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            yield from (item.asname or item.name.partition(".")[0] for item in names)
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method))) if method in CHANGES:
-            yield name
-        case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-                for one in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
-                    while isinstance(one, ast.Subscript | ast.Attribute | ast.Starred):
-                        one = one.value
-                    if isinstance(one, ast.Name):
-                        yield one.id
-        case ast.If() | ast.Try() | ast.For() | ast.With() | ast.While():
-            inner = [one for part in ("body", "orelse", "finalbody") for one in getattr(statement, part, [])]
-            inner += [one for handler in getattr(statement, "handlers", []) for one in handler.body]
-            yield from dict.fromkeys(name for one in inner for name in _binds(one))
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+        return
+    for node in ast.walk(statement):
+        match node:
+            case ast.alias(name=name, asname=other):
+                yield other or name.partition(".")[0]
+            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name):
+                yield name
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in CHANGES:
+                yield name
+            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                inner: ast.expr = node
+                while isinstance(inner, ast.Subscript | ast.Attribute):
+                    inner = inner.value
+                yield getattr(inner, "id", "")
 
 
 def _free(node: ast.AST) -> set[str]:

@@ -20,7 +20,7 @@ from plumbline.recipe.files import TODO
 from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.keys import EDITOR_LINE
 from plumbline.recipe.script_rewards import is_unchanged
-from plumbline.storage import clear_read_errors, read_text, write_text
+from plumbline.storage import clear_read_errors, dumps, read_text, write_text
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt, unasked
 from plumbline.tasks.jsonl.files import HUB, read_rows
 from plumbline.tasks.jsonl.rows import plain_rows
@@ -30,6 +30,7 @@ from plumbline.tasks.precheck import GOLD, LABEL, TRIED, UNPAID, Case, cases_of,
 
 UNSOUND = 0.5
 """Of what reference answers earn: a baseline that earns more makes the reward no good to train with."""
+UNMEASURED = "not tried: each counts from 0 to 1, unless range has the least and the most of it"
 STEPS, PROMPTS_PER_STEP, TOKENS = 200, 8, 256
 
 
@@ -109,6 +110,8 @@ def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) 
     if reward:
         read.taken, read.refused, read.rewards = "", [], reward.split(",")
         read.todo.pop("task.options.score", None)
+    if read.rows is not None and not given.data:
+        read.data = str(given.out.with_name(str(read.data)))
     if read.refused:
         names = ",".join(f"rewards:{name.partition(':')[2]}" for name in read.rewards[:5])
         raise RecipeError(
@@ -120,8 +123,9 @@ def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) 
             read.todo.pop(key, None)
     if given.prompt:
         read.todo.pop("task.options.prompt", None)
-    place = script.parent / (read.data or "")
-    own = str(place) if read.data and not Path(read.data).exists() and place.is_file() else read.data
+    own, held_out = (_beside(script, each) for each in (read.data, read.options.get("val")))
+    if isinstance(held_out, str):
+        read.options["val"] = None if given.data else _address(held_out)
     return Start(
         given.model or read.model or TODO,
         given.data or own or TODO,
@@ -132,6 +136,12 @@ def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) 
         read,
         asked=bool(given.data),
     )
+
+
+def _beside(script: Path, data: Any) -> Any:
+    """A file as it is found from here, where it lies beside the script."""
+    place = script.parent / data if isinstance(data, str) else script
+    return str(place) if isinstance(data, str) and not Path(data).exists() and place.is_file() else data
 
 
 def start(what: Start) -> tuple[list[str], bool]:
@@ -172,19 +182,28 @@ def start(what: Start) -> tuple[list[str], bool]:
 
 
 def _taken(what: Start) -> list[str]:
-    """Write the module of the rewards that a script defines, beside the recipe; what to say of it."""
-    if what.script is None or not what.script.taken:
+    """Write what a script defines beside the recipe: its rewards, and its rows; what to say of it."""
+    if (script := what.script) is None:
         return []
-    path, text = what.out.with_name(f"{what.script.module}.py"), what.script.taken
-    before = read_text(path, StorageError) if path.exists() else text
-    if before != text and not is_unchanged(before):
-        raise StorageError(
-            f"{path} is there already, and is not what init wrote; it was not touched",
-            f"rename it, or use what is in it: --reward {','.join(what.rewards)}",
-        )
-    write_text(path, text)
-    note_file(what.out, "\n".join(what.rewards))  # so that they are found beside the recipe
-    return [f"{path} has the rewards of the script, and what they need of it"]
+    files, lines = [], []
+    if script.taken:
+        path = what.out.with_name(f"{script.module}.py")
+        option = f"--reward {','.join(what.rewards)}"
+        files.append((path, script.taken, option, "the rewards of the script, and what they need of it"))
+        note_file(what.out, "\n".join(what.rewards))  # so that they are found beside the recipe
+    if script.rows is not None and what.data == script.data:
+        text = "".join(f"{dumps(row)}\n" for row in script.rows)
+        files.append((Path(what.data), text, f"--data {what.data}", "the rows of the script"))
+    for path, text, option, has in files:
+        before = read_text(path, StorageError) if path.exists() else text
+        if before != text and not is_unchanged(before):
+            raise StorageError(
+                f"{path} is there already, and is not what init wrote; it was not touched",
+                f"rename it, or use what is in it: {option}",
+            )
+        write_text(path, text)
+        lines.append(f"{path} has {has}")
+    return lines
 
 
 def _is_seen(what: Start) -> bool:
@@ -192,6 +211,8 @@ def _is_seen(what: Start) -> bool:
     if what.asked or what.script is None:
         return what.rewards != [TODO] and what.data != TODO
     file = Path(what.data).is_file() or Path(what.data.removeprefix(HUB).partition(":")[0]).is_dir()
+    if isinstance(val := what.script.options.get("val"), str):
+        file = file and Path(val).is_file()
     return file and what.rewards != [TODO] and "task.options.prompt" not in what.script.todo
 
 
@@ -201,22 +222,34 @@ def _unseen(what: Start) -> _Seen:
     read, data = what.script, what.data if what.data == TODO else _address(what.data)
     rewards = [dotted(name) for name in what.rewards]
     asked = TODO if "task.options.prompt" in read.todo else what.prompt or "prompt"
-    seen = _Seen({"train": data, "prompt": asked, **_system(what)})
+    seen = _Seen({"train": data, "prompt": asked, **_settled(what, read.count)})
     seen.options |= {"gold": what.gold} if what.gold else {}
     seen.options["score"] = rewards[0] if len(rewards) == 1 else rewards
+    seen.remarks["score"] = "" if rewards == [TODO] else UNMEASURED
     if "task.options.weights" in read.values:
         seen.options["weights"] = read.values["task.options.weights"]
     if read.count is not None:
-        seen.count = round(read.count * 0.8)
+        held_out = [0.0 if isinstance(each, str) else each for each in map(seen.options.get, ("val", "test"))]
+        seen.count = round(read.count * (1 - sum(0.1 if each is None else each for each in held_out)))
     if data != TODO:
         more = "" if rewards == [TODO] else f": with  --data {what.data}  it is, and the reward is tried on it"
         seen.lines.append(f"{data} was not looked at{more}")
     return seen
 
 
-def _system(what: Start) -> dict[str, str]:
-    system = what.script.options.get("system") if what.script else None
-    return {"system": system} if system else {}
+def _settled(what: Start, count: int | None) -> dict[str, Any]:
+    """Options that the script alone settles: the system message, and what is held out of `count` rows."""
+    given = what.script.options if what.script else {}
+    options = {key: given[key] for key in ("system", "val") if given.get(key)}
+    if isinstance(val := options.get("val"), int | float) and what.script is not None:
+        if val >= 1 and (count is None or val >= count):
+            del options["val"]
+            what.script.notes.append(f"test_size={val} rows: val is a share, and holds out a tenth")
+        elif (share := round(val / (count or 1) if val >= 1 else val, 4)) > 0.85:
+            options |= {"val": share, "test": round((1 - share) / 2, 4)}
+        else:
+            options["val"] = share
+    return options
 
 
 def _without_open(values: Any) -> Any:
@@ -256,7 +289,8 @@ def look(what: Start) -> _Seen:
         )
     rewards = [dotted(name) for name in what.rewards]
     score = rewards[0] if len(rewards) == 1 else rewards
-    seen = _Seen({"train": data, **asked, **_system(what), "score": score}, columns)
+    settled = _settled(what, len(raw) if len(raw) < LOOKED_AT else None)
+    seen = _Seen({"train": data, **asked, **settled, "score": score}, columns)
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
     named: frozenset[str] = frozenset()
@@ -306,6 +340,7 @@ def _address(data: str) -> str:
 
 
 def _untried(what: Start, seen: _Seen) -> None:
+    seen.remarks["score"] = UNMEASURED
     task = open_rows(seen.options)
     rows = [one.reference for one in task.examples("train")[:LOOKED_AT]]
     gold = what.gold
@@ -446,7 +481,7 @@ def written(what: Start, seen: _Seen) -> str:
         lines.append("  # lora: {rank: 16, alpha: 32}  # train adapters alone, which needs less memory")
     if stage == "rl" and "gold" in seen.options:
         lines.append("# sft: {epochs: 1}  # first learn from the reference answers")
-    for section in (stage, *(item for item in ("sampling", "evaluation", "run") if item in sections)):
+    for section in (stage, *(item for item in ("sampling", "engine", "evaluation", "run") if item in sections)):
         inner = sections[section]
         if section == stage:
             lines.append(f"{section}:")
@@ -468,7 +503,7 @@ def _options(seen: _Seen, todo: Mapping[str, str]) -> list[str]:
     for key, value in seen.options.items():
         remark = {
             "train": (f"columns: {', '.join(seen.columns)}; " if seen.columns else "")
-            + "val and test hold out a tenth of the prompts each",
+            + f"{'test holds' if 'val' in seen.options else 'val and test each hold'} out a tenth of the prompts",
             "prompt": "what is asked: a column, or a template of columns",
             **seen.remarks,
         }.get(key)
