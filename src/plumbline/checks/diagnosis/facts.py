@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.outcome import outcome
-from plumbline.checks.diagnosis.trends import ends_of, finite, moves, trend
+from plumbline.checks.diagnosis.trends import ends_of, finite, height, moves, trend
 
 Refutes = Callable[[History], bool]
 EQUAL = 1e-6
@@ -34,6 +34,11 @@ def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, .
 def every_step(series: Series) -> bool:
     """Whether neighbouring rows are of neighbouring steps; else a row may stand for several, as with logging_steps."""
     return series.counted and (len(series) < 2 or int(np.median(np.diff(series.steps))) <= 1)
+
+
+def enough(series: Series, count: int) -> bool:
+    """Whether it has so many rows; half of them will do where each is the mean of several steps."""
+    return len(finite(series.values)) >= (count if every_step(series) else count // 2)
 
 
 def level(series: Series) -> float:
@@ -172,7 +177,12 @@ def held(history: History) -> str:
     if near and np.ptp(x) > 0 and np.corrcoef(x, y)[0, 1] > ALIKE:
         return f"the loss is {ratio:.2g} times the KL (rl.beta), usual are 0.001 to 0.1"
     first, last = float(np.median(x[:third])), float(np.median(x[-third:]))
-    return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)" if first > BACK * last else ""
+    if first > BACK * last:
+        return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)"
+    stands = len(x) > 2 * WINDOW and BACK * x[0] < first and first > 0.8 * last
+    if stands and level(history["rate"]) > height(finite(history["rate"].values)) / 2:
+        return f"the KL came to {last:.1g} nats at first and no further, at a rate that goes on (rl.beta)"
+    return ""
 
 
 def quoted(samples: Sequence[Sample]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import cut_from_start, level, likely, quoted, rises
+from plumbline.checks.diagnosis.facts import cut_from_start, enough, level, likely, quoted, rises
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.trends import finite, trend
 from plumbline.config.overrides import read_own
@@ -32,26 +32,28 @@ def find_length(history: History) -> Iterator[Finding]:
     """
     series = history["length"]
     values = finite(series.values)
-    if len(values) < LENGTH_ENOUGH:
+    if not enough(series, LENGTH_ENOUGH):
         return
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     reward = trend(history["reward"].values)
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
-        falls = reward.t < -2
+        paid = _follows_length(history) or _correlation(history.samples) > STRONG
         yield Finding(
-            level="warning" if falls or reward.t < 2 else "note",
+            level="warning" if paid or reward.t < 2 else "note",
             what=f"completions grew from {first:.0f} to {last:.0f} tokens"
             + ("" if reward.t >= 2 else " and earn no more for it"),
             since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
             evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
             causes=likely(
                 history,
-                ("length is paid", lambda run: not _pays_length(run)),
-                "wrong answers are charged less a token the longer they are (length in the loss)",
+                ("length is paid", lambda run: not (paid or _pays_length(run))),
+                ("wrong answers are charged less a token the longer they are (length in the loss)", lambda _: paid),
                 ("the end of the text is no longer learnt", lambda run: level(run["truncated"]) < ENDING),
             ),
-            fix="charge length, or use a loss with a constant denominator",
+            fix="stop paying for length; compare answers of equal length: does the reward tell them apart?"
+            if paid
+            else "charge length, or use a loss with a constant denominator",
         )
     elif first >= 5 and last < SHORT * first:
         yield Finding(
@@ -198,6 +200,24 @@ def _pays_length(history: History) -> bool:
         return known > LONGER
     rewards = ("reward", *(f"part/{name}" for name in history.names("part/")))
     return all(any(trend(history[one].values).t > 2 for one in of) for of in (rewards, ("length", "truncated")))
+
+
+FOLLOWS, FOLLOWS_SURE = 0.7, 2.5
+"""The correlation of differences from row to row, and its standard errors, from which on the reward is length."""
+
+
+def _follows_length(history: History) -> bool:
+    """Whether the reward, or a part of it, goes up and down with the length of answers from row to row."""
+    length = history["length"]
+    for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
+        _, here, there = np.intersect1d(history[name].steps, length.steps, return_indices=True)
+        pair = np.diff([history[name].values[here], length.values[there]])
+        pair = pair[:, np.isfinite(pair).all(axis=0)]
+        if pair.shape[1] >= LENGTH_ENOUGH // 2 - 1 and pair.std(axis=1).all():
+            known = float(np.corrcoef(pair)[0, 1])
+            if known > max(FOLLOWS, FOLLOWS_SURE / pair.shape[1] ** 0.5):
+                return True
+    return False
 
 
 def _rises(history: History) -> bool:

@@ -123,6 +123,8 @@ replacement) 0.27 are over the epochs at most, and over what is usual among the 
 FEW = 8
 """Different prompts, under which a run may be meant so."""
 ENOUGH = 40
+ANOTHER = 50
+"""Draws of each prompt in an epoch, over which it is not of another sort."""
 OFTEN = 20
 """Draws of each of few prompts: as many as passes in which a small model learns single answers by heart."""
 IN_ORDER = 16
@@ -146,7 +148,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
     if total >= ENOUGH and len(epochs) and np.isfinite(epochs[-1]) and epochs[-1] > 0 and not several:
         allowed = ceil(round(float(epochs[-1]), 3))
         # Not all trainers mean the same by an epoch; then all prompts come about equally often.
-        usual = int(np.percentile(list(draws.values()), 10)) + 1
+        usual = min(int(np.percentile(list(draws.values()), 10)), ANOTHER * allowed) + 1
         often = allowed if len(draws) < FEW else max(allowed, usual)
         again = sum(max(0, count - often) for count in draws.values())
         if again > SHARE * total:

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import EQUAL, weights
+from plumbline.checks.diagnosis.facts import EQUAL, enough, weights
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
 from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
 from plumbline.checks.diagnosis.trends import fall_of, finite, height, order, trend
 
 Values = NDArray[np.float64]
-ENOUGH = 24
+ENOUGH = 12
 """Steps with completions: the first tenth and the last fifth are compared, and four steps are the least of both."""
 MOST_STEPS, MOST_ANSWERS, MOST_OF_PROMPT, MOST_CHARACTERS = 120, 16, 4, 1000
 """Of a run, a step, a prompt at a step, and an answer: more are not read, which bounds the work to about a second."""
@@ -45,13 +45,15 @@ LONGER, PAID, EXPLAINED = 1.8, 0.6, 0.5
 is enough. Set on the first half of benchmarks/hacking.py."""
 LOOPS, MORE_LOOPS = 0.6, 0.4
 """Share of an answer's rows of three words that repeat another one, and the rise of it. Ditto."""
-RARE, COMMON = 0.2, 0.8
+RARE, COMMON = 0.5, 0.8
 """Share of the answers with a phrase of three words, at first and, in the middle of the answer, at last. Ditto."""
 SAME, TIMES = 0.25, 2.0
 """Overlap (Jaccard) of the pairs of words of answers to different prompts at last, and against the first. Ditto."""
 TOLD = 0.04
 """Overlap of answers to one prompt less that of answers to others: a rise by more says that answers heed the prompt
 more than before, and no text is blamed then. Ditto."""
+COPIED = 0.6
+"""Share of the prompt's rows of three words that answers have at last, whose copies are paid."""
 BAND = 0.2
 """Share of its whole change that the running mean of a signal must have left for good at the onset."""
 
@@ -147,7 +149,7 @@ def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float
     scale = (1.0 if scale < PERCENT else 100.0) if rate else scale
     room = scale - float(values[: max(1, len(values) // 3)].mean()) if rate else scale
     nothing = NOTHING * scale if rate else 0.0
-    free = values.mean() < nothing or (len(values) >= ENOUGH and not _linked(history["reward"], series))
+    free = values.mean() < nothing or (enough(series, 2 * ENOUGH) and not _linked(history["reward"], series))
     if not free or gained < FAR or room < ROOM * scale or 2 * len(values) <= came.change.n:
         return -np.inf, nothing
     return STILL * gained * room, nothing
@@ -225,7 +227,28 @@ def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | N
 
 
 def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
-    """Signs of the texts; none where answers heed the prompt more than at first, or prompts are not known."""
+    """Signs of the texts; but for copies none where answers heed the prompt more than at first, or it is not known."""
+    for name in filter(ORACLE.search, history.names("part/")):
+        still = _rise(history, history[f"part/{name}"])
+        weight = (weights(history) or {}).get(name, 1.0)
+        if (
+            still is not None
+            and len(history.names("part/")) > 1
+            and weight * still.change.high < STAYED * came.change.mean
+        ):
+            yield Sign(
+                name,
+                f"{name} did not rise with it ({still.first:.3f} to {still.last:.3f})",
+                _onset(history["reward"]),
+                alone=False,
+            )
+    copied = _means(steps, _copied)
+    first, last = _ends(copied.values)
+    link, slope = _link(steps, _copied)
+    if last > COPIED and last > LONGER * first and slope * (last - first) > EXPLAINED * came.change.mean:
+        yield Sign(
+            "copies", f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)", _onset(copied), link > PAID
+        )
     overlaps = [_overlaps(these) for these in steps.values()]
     within, across = (Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True))
     told = _ends(within.values - across.values)
@@ -233,7 +256,7 @@ def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
         return
     length = _means(steps, lambda one: float(len(one.text)))
     first, last = _ends(length.values)
-    link, slope = _link(steps)
+    link, slope = _link(steps, lambda one: float(len(one.text)))
     if link > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
         alone = link > PAID and slope * (last - first) > EXPLAINED * came.change.mean
         yield Sign("length", f"answers grew from {first:.0f} to {last:.0f} characters", _onset(length), alone)
@@ -333,12 +356,18 @@ def _overlaps(these: Sequence[Sample]) -> tuple[float, float]:
     return within, across
 
 
-def _link(steps: dict[int, list[Sample]]) -> tuple[float, float]:
-    """Within groups: the correlation of length and reward, and the reward of a character more."""
+def _copied(one: Sample) -> float:
+    """The share of the prompt's rows of three words that the answer has."""
+    asked = _rows(_units(one.prompt[-MOST_CHARACTERS:]), 3)
+    return len(asked & _rows(_units(one.text), 3)) / len(asked) if asked else 0.0
+
+
+def _link(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> tuple[float, float]:
+    """Within groups: the correlation of a value of the text and the reward, and the reward of one more of it."""
     groups: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
     for step, these in steps.items():
         for one in these:
-            groups[step, one.prompt].append((len(one.text), one.reward or 0.0))
+            groups[step, one.prompt].append((value(one), one.reward or 0.0))
     length, reward = np.concatenate([np.array(pairs) - np.mean(pairs, axis=0) for pairs in groups.values()]).T
     both, own, paid = float(length @ reward), float(length @ length), float(reward @ reward)
     return (both / (own * paid) ** 0.5, both / own) if own * paid > EQUAL**2 else (0.0, 0.0)

@@ -7,7 +7,7 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import agree, level, likely, rises, zeros
+from plumbline.checks.diagnosis.facts import agree, enough, level, likely, rises, zeros
 from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.losses import too_high
@@ -291,6 +291,7 @@ SHARE = 0.1
 """Of what it was at first."""
 WARM = 0.8
 """A temperature that is none of the causes."""
+ENTROPY_ENOUGH = 20
 MUCH = 1.0
 """Nats a token that it rose by; English text has about 2 to 3 under a small model."""
 
@@ -302,17 +303,16 @@ def find_entropy(history: History) -> Iterator[Finding]:
     The first tenth of the steps against the last.
     """
     values = finite(history["entropy"].values)
-    if len(values) < 20 or (values < -1e-6).any():
+    if not enough(history["entropy"], ENTROPY_ENOUGH) or (values < -1e-6).any():
         return  # a loss term of that name, with its sign
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     steps = history["entropy"].steps[np.isfinite(history["entropy"].values)]
-    reward = history["reward"].values
-    rising = len(reward) >= 20 and trend(reward).t > 2
+    reward = trend(history["reward"].values)
     if last < GONE and last < SHARE * first:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
-            level="note" if rising else "warning",
+            level="note" if reward.t > 2 else "warning",
             what=f"the entropy fell from {first:.3f} to {last:.4f} nats a token: the answers of a group are nearly "
             "the same",
             since=int(steps[gone[0]]) if len(gone) else None,
@@ -327,7 +327,7 @@ def find_entropy(history: History) -> Iterator[Finding]:
             fix="stop where the evaluation stopped rising; for a longer run raise the upper clip or take more prompts",
         )
     elif last > first + MUCH and last > 2 * first:
-        falling = len(reward) >= 20 and trend(reward).t < -2
+        falling = reward.t < -2
         yield Finding(
             level="fatal" if falling else "warning",
             what=f"the entropy rose from {first:.2f} to {last:.2f} nats a token"

@@ -9,7 +9,7 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import RISES, agree, likely, quoted, rises, sums, weights
+from plumbline.checks.diagnosis.facts import RISES, agree, enough, likely, quoted, rises, sums, weights
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
@@ -118,9 +118,9 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
         if weight <= none and rose:
             yield from _unpaid(history, name, 0.0 if weight >= -none else weight)
     ends = {
-        name: ends_of(values)
+        name: ends_of(finite(history[name].values))
         for name in (*(f"part/{name}" for name in history.names("part/")), "reward")
-        if len(values := finite(history[name].values)) >= PARTS_OPPOSE_ENOUGH
+        if enough(history[name], PARTS_OPPOSE_ENOUGH)
     }
     if "reward" not in ends or trend(history["reward"].values).t < -2:
         return
@@ -161,7 +161,7 @@ def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
     series = history[f"part/{name}"]
     down = outcome(replace(history, series={"reward": replace(series, values=-series.values)}))
     values = finite(series.values)
-    sure = ends_of(values)[2] if len(values) >= PARTS_OPPOSE_ENOUGH else 0.0
+    sure = ends_of(values)[2] if enough(series, PARTS_OPPOSE_ENOUGH) else 0.0
     if down is None or not (down.better or sure < -PARTS_OPPOSE_SURE):
         return
     first, last = -down.first, -down.last
@@ -426,9 +426,9 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
     came, few = outcome(history), len(values) < FALL_ENOUGH
-    if came is None or (few and (came.every or not came.worse)):
+    if came is None or (few and came.every):
         return
-    fall = fall_of(values, came.alike, sure=few)
+    fall = fall_of(values, came.alike, sure=came.worse)
     if fall is None:
         return
     spread = finite(history["reward_std"].values)

@@ -10,6 +10,7 @@ from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
+    MOST,
     cut_from_start,
     equal_groups,
     every_step,
@@ -17,6 +18,7 @@ from plumbline.checks.diagnosis.facts import (
     likely,
     quoted,
     rewards_differ,
+    rises,
     spread_of_batch,
     top,
     zeros,
@@ -45,6 +47,7 @@ GRADIENT = "the gradient is zero"
 STILL = "the reward is the same number"
 PRINTED, PRINTED_ZERO = 1e-3, 0.05
 """What printing may have changed a reward by that never varies; one that is 0 is printed as 0.0 by most."""
+ALIKE = "the answers to a prompt are all alike: a temperature near 0, or one seed for all of them"
 NEVER = "the gradient never reaches the weights: they are frozen, or the graph is cut"
 PATIENCE = 10
 """Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other number."""
@@ -164,6 +167,10 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
     zero, highest = abs(level) < EQUAL, top(history)
     full = highest is not None and level > NO_SIGNAL_TOP * highest
     mixed = because == GRADIENT and _some(history) and spread_of_batch(history)
+    rewards, shares = finite(history["reward"].since(start).values), finite(history["zero_std"].since(start).values)
+    varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
+    equal = len(shares) > 0 and float(shares.mean()) >= MOST
+    cancel = not varies and _parts_move(history)
     return Finding(
         level=how,
         what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
@@ -175,19 +182,17 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
             history,
             *(
                 ("parts of the reward that cancel one another",)
-                if zero and _parts_move(history)
+                if cancel
+                else ("prompts that are too hard: hardly any answer earns anything",)
+                if zero and varies
                 else ("the reward is 0 for everything: look at completions first, then at what reads them",)
                 if zero
                 else (
-                    *(
-                        (NEVER, "all answers to a prompt earn the same, and the logged deviation is the batch's")
-                        if mixed
-                        else ()
-                    ),
                     *(("the prompts are solved, or every answer is paid in full",) if full else ()),
-                    ("the reward does not tell answers apart", _spread),
-                    (NEVER, lambda run: mixed or _none(run)),
-                    ("parts of the reward that cancel one another", lambda run: mixed or len(run.names("part/")) == 1),
+                    (NEVER, lambda run: equal or not (mixed or (varies and not _none(run)))),
+                    (ALIKE + ("; the logged deviation is the batch's" if mixed else ""), lambda _: full or not varies),
+                    ("the reward does not tell answers apart", lambda run: varies or _spread(run)),
+                    (NEVER, lambda run: equal or mixed or varies or _none(run)),
                 )
             ),
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
@@ -201,9 +206,9 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
 
 
 def _parts_move(history: History) -> bool:
-    """Whether a part of the reward is not the same in all steps."""
+    """Whether several parts of the reward are not the same in all steps."""
     parts = [finite(history[f"part/{name}"].values) for name in history.names("part/")]
-    return any(len(values) > 0 and np.ptp(values) > EQUAL for values in parts)
+    return sum(len(values) > 0 and bool(np.ptp(values) > EQUAL) for values in parts) > 1
 
 
 def _earned(history: History, start: int, level: float) -> list[Sample]:
@@ -282,6 +287,9 @@ ZERO_VARIANCE_GROUPS_TOP, LOW = 0.9, 0.1
 """Of the most that can be earned: equal groups that earn more are solved, and too hard where they earn less."""
 WINDOW = 10
 ZERO_VARIANCE_GROUPS_SOLVED, UNKNOWN = ", at the top: they are solved", ", of a scale that is not known"
+BOTTOM, TAUGHT, ALWAYS = ", at the bottom: they are too hard", 0.75, 0.9
+"""What says that rewards are low; a share of equal groups that pairs have while a reward of 0 and 1 rises, and one at
+first and at last that leaves nothing to learn."""
 
 
 @rule("zero-variance-groups", needs=("zero_std|samples|reward_std",))
@@ -303,9 +311,11 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     share, earned = float(np.mean(last)), finite(history["reward"].last(WINDOW).values)
     level = float(earned.mean()) if len(earned) else float("nan")
     where, causes, fix = _where(history, share, level)
-    solved = where == ZERO_VARIANCE_GROUPS_SOLVED
+    solved = where == ZERO_VARIANCE_GROUPS_SOLVED or (where == UNKNOWN and _high(level, share))
+    always = min(share, float(shares.values[:window].mean())) > ALWAYS
+    taught = share < TAUGHT and where != BOTTOM and rises(history)
     yield Finding(
-        level="note" if solved or (where == UNKNOWN and _high(level, share)) else "warning",
+        level="note" if taught or (solved and not always) else "warning",
         what=f"in the last {window} logged steps {share:.0%} of the groups have equal rewards"
         + (f" (mean reward {level:.3g})" if where == UNKNOWN else where),
         since=int(shares.last(window).steps[0]),
@@ -353,7 +363,7 @@ def _where(history: History, share: float, level: float) -> tuple[str, tuple[str
     if highest is not None and _high(level / highest, share):
         return ZERO_VARIANCE_GROUPS_SOLVED, ("solved prompts are drawn again",), "take harder prompts"
     if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
-        return ", at the bottom: they are too hard", ("prompts are too hard", "a reward of few values"), more
+        return BOTTOM, ("prompts are too hard", "a reward of few values"), more
     if highest is not None:
         said = f", in the mean {level:.3g} of {highest:g}"
         return said, ("some prompts are too hard, and others solved", "a reward of few values"), more
