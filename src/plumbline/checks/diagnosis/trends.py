@@ -223,7 +223,7 @@ def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) ->
     few = len(values) < FALL_ENOUGH
     if few and not sure and len(values) < MEANS_ENOUGH:
         return None
-    count = min(3, len(values) // 2) if few else min(STRETCHES, len(values) // 4)
+    count = min(3, len(values) // 2) if few and sure else min(STRETCHES, max(3, len(values) // 4))
     stretches = np.array_split(values, count)
     means = np.array([stretch.mean() for stretch in stretches])
     best = int(np.argmax(means[:-1]))

@@ -11,8 +11,9 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import cut_from_start, enough, level, likely, quoted, rises
+from plumbline.checks.diagnosis.facts import cut_from_start, enough, every_step, level, likely, quoted, rises, weights
 from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.rules.reward import LENGTH
 from plumbline.checks.diagnosis.trends import finite, trend
 from plumbline.config.overrides import read_own
 from plumbline.runs.evaluations import REFERENCE
@@ -202,21 +203,23 @@ def _pays_length(history: History) -> bool:
     return all(any(trend(history[one].values).t > 2 for one in of) for of in (rewards, ("length", "truncated")))
 
 
-FOLLOWS, FOLLOWS_SURE = 0.7, 2.5
-"""The correlation of differences from row to row, and its standard errors, from which on the reward is length."""
+FOLLOWS = 0.7
+"""The correlation of differences from step to step, from which on length is paid; trends of means are alike."""
 
 
 def _follows_length(history: History) -> bool:
-    """Whether the reward, or a part of it, goes up and down with the length of answers from row to row."""
-    length = history["length"]
+    """Whether a paid part that has its name of length rises, or a reward goes up and down with it from step to step."""
+    length, known = history["length"], weights(history) or {}
     for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
-        _, here, there = np.intersect1d(history[name].steps, length.steps, return_indices=True)
-        pair = np.diff([history[name].values[here], length.values[there]])
+        series, part = history[name], name.removeprefix("part/")
+        if LENGTH.search(part) and known.get(part, 0) > 0 and trend(series.values).t > 2:
+            return True
+        _, here, there = np.intersect1d(series.steps, length.steps, return_indices=True)
+        pair = np.diff([series.values[here], length.values[there]])
         pair = pair[:, np.isfinite(pair).all(axis=0)]
-        if pair.shape[1] >= LENGTH_ENOUGH // 2 - 1 and pair.std(axis=1).all():
-            known = float(np.corrcoef(pair)[0, 1])
-            if known > max(FOLLOWS, FOLLOWS_SURE / pair.shape[1] ** 0.5):
-                return True
+        some = every_step(length) and pair.shape[1] >= LENGTH_ENOUGH and pair.std(axis=1).all()
+        if some and np.corrcoef(pair)[0, 1] > FOLLOWS:
+            return True
     return False
 
 

@@ -422,7 +422,18 @@ EXPLAIN = (
     *("no-signal", "rate-exhausted", "small-updates", "gap", "kl", "loss-zero", "reward-falls", "truncation"),
     *("zero-variance-groups", "dead-part", "parts-oppose", "entropy", "length", "degenerate-output"),
     *("identical-samples", "gradient-spikes", "mostly-noise", "clip-idle", "lost-reward", "parser", "references"),
-    *("unjudged", "outage", "prompts", "goes-on", "wrong-language", "jump", "untrained", "gain", "not-finite"),
+    *(
+        "gold-unpaid",
+        "unjudged",
+        "outage",
+        "prompts",
+        "goes-on",
+        "wrong-language",
+        "jump",
+        "untrained",
+        "gain",
+        "not-finite",
+    ),
 )
 """Checks whose findings say why a reward did not rise."""
 

@@ -67,6 +67,8 @@ class Sign:
     onset: int
     alone: bool
     """Whether it is enough without another one."""
+    paid: bool = True
+    """Whether it may be what the reward pays for."""
 
 
 @rule("reward-hacking", needs=("reward", "samples|truth/|part/"), live=False)
@@ -99,7 +101,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
         evidence={f"{one.name}: onset": one.onset for one in signs},
         samples=tuple(one.prompt[:80] for one in best),
         about=" and ".join(one.name for one in signs),
-        causes=tuple(f"{one.name} is paid, and not what the prompt asks for" for one in signs),
+        causes=tuple(f"{one.name} is paid, and not what the prompt asks for" for one in signs if one.paid),
         fix="read the answers with the highest rewards; score a hundred of the first and of the last steps by hand",
     )
 
@@ -228,20 +230,12 @@ def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | N
 
 def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
     """Signs of the texts; but for copies none where answers heed the prompt more than at first, or it is not known."""
-    for name in filter(ORACLE.search, history.names("part/")):
-        still = _rise(history, history[f"part/{name}"])
-        weight = (weights(history) or {}).get(name, 1.0)
-        if (
-            still is not None
-            and len(history.names("part/")) > 1
-            and weight * still.change.high < STAYED * came.change.mean
-        ):
-            yield Sign(
-                name,
-                f"{name} did not rise with it ({still.first:.3f} to {still.last:.3f})",
-                _onset(history["reward"]),
-                alone=False,
-            )
+    known, parts = weights(history) or {}, history.names("part/")
+    for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
+        part = _rise(history, history[f"part/{name}"])
+        if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
+            said = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
+            yield Sign(name, said, _onset(history["reward"]), alone=False, paid=False)
     copied = _means(steps, _copied)
     first, last = _ends(copied.values)
     link, slope = _link(steps, _copied)

@@ -300,7 +300,7 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     logged, rewards whose deviation is gone.
     """
     shares = equal_groups(history.samples)
-    if shares is None:
+    if shares is None or (shares.values >= 1).all():  # few of the steps may be stored
         shares = history["zero_std"]
     if not len(shares):
         yield from _saturated(history)
@@ -367,11 +367,13 @@ def _where(history: History, share: float, level: float) -> tuple[str, tuple[str
     if highest is not None:
         said = f", in the mean {level:.3g} of {highest:g}"
         return said, ("some prompts are too hard, and others solved", "a reward of few values"), more
-    return (
-        UNKNOWN,
-        ("prompts are too hard, or solved: what can be earned is not known", "a reward of few values"),
-        (f"read the rewards of some groups; {more}"),
+    solved = _high(level, share)
+    why = (
+        "solved, if 1 is the most that can be earned"
+        if solved
+        else "too hard, or solved: what can be earned is not known"
     )
+    return UNKNOWN, (f"prompts are {why}", "a reward of few values"), f"read the rewards of some groups; {more}"
 
 
 def _high(level: float, share: float) -> bool:
