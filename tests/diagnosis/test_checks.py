@@ -291,7 +291,10 @@ TWELVE = {
     "length is paid": ({"reward": UP, "part/length_reward": UP, "length": 400 * UP - 40}, "length"),
     "answers end at once": ({"reward": UP, "length": 200 * np.exp(-np.arange(12)) + 3}, "length"),
     "the entropy is gone": ({"reward": 0.4 + WAVE, "entropy": np.exp(-np.arange(12.0))}, "entropy"),
-    "it breaks late": ({"reward": [*UP[:10], 0.15, 0.13, 0.14, 0.12, 0.14, 0.16]}, "reward-falls"),
+    "it breaks late": (
+        {"reward": [*(0.2 + UP[:5]), *(0.6 + WAVE[:5]), 0.15, 0.13, 0.14, 0.12, 0.14, 0.16]},
+        "reward-falls",
+    ),
     "it collapses": (
         {"reward": [0.38, 0.48, 0.55, 0.53, 0.11, 0.002, 0.002, 0, 0.003, 0, 0.005, 0.002]},
         "reward-falls",

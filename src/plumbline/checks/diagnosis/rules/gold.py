@@ -83,7 +83,7 @@ def _dealt(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding
         return
     error = float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5
     # Right answers that are not read as such are among the wrong ones; then all that are read earn the most.
-    if np.mean(gaps) + 3 * error > DEALT_LESS * np.ptp(earned) or earned.mean() > earned.max() - 0.1 * np.ptp(earned):
+    if np.mean(gaps) + 3 * error >= DEALT_LESS * np.ptp(earned) or earned.mean() > earned.max() - 0.1 * np.ptp(earned):
         return
     yield Finding(
         level="warning",
