@@ -20,7 +20,7 @@ PAID_WRONG = 0.05
 """Share of the wrong answers that a part may pay, and still be one of rightness: a gold answer has more than one form
 that no reading here knows."""
 DEALT_ENOUGH, DEALT_LESS = 40, 0.2
-"""Groups with right and wrong answers, and the share of the rewards' range that right ones surely earn more by."""
+"""Groups with right and wrong answers, and the share of the rewards' range that right ones would earn more by."""
 GOLD_UNPAID_LOOKED_AT = 2000
 """Completions, evenly over the run."""
 _LONG = 2000
@@ -72,23 +72,23 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
 
 
 def _dealt(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding]:
-    """Whether right answers surely earn no more than wrong ones to the same prompt, and some of both are paid."""
+    """Whether right answers surely earn no more than those to the same prompt that do not hold the gold answer."""
     groups: dict[tuple[int, str], tuple[list[float], list[float]]] = {}
-    for place, some in enumerate((right, wrong)):
+    for place, some in enumerate((right, [one for one in wrong if one.gold.strip() not in one.text])):
         for one in some:
             groups.setdefault((one.step, one.prompt), ([], []))[place].append(_value(one, ""))
     gaps = [np.mean(good) - np.mean(bad) for good, bad in groups.values() if good and bad]
     earned = np.array([_value(one, "") for one in right])
     if len(gaps) < DEALT_ENOUGH or not np.isfinite(gaps).all() or not np.isfinite(earned).all():
         return
-    error = float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5
-    # Right answers that are not read as such are among the wrong ones; then all that are read earn the most.
-    if np.mean(gaps) + 3 * error >= DEALT_LESS * np.ptp(earned) or earned.mean() > earned.max() - 0.1 * np.ptp(earned):
+    surely, least = 3 * float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5, DEALT_LESS * float(np.ptp(earned))
+    some_paid = least / 2 < earned.mean() - earned.min() < np.ptp(earned) - least / 2
+    if not some_paid or np.mean(gaps) > min(surely, least - surely):
         return
     yield Finding(
         level="warning",
         what=f"answers that equal the gold answer earn no more than others to the same prompt ({np.mean(gaps):+.3f})",
-        evidence={"difference": float(np.mean(gaps)), "error": error, "groups": len(gaps)},
+        evidence={"difference": float(np.mean(gaps)), "groups": len(gaps)},
         causes=(
             "rewards are dealt to other answers than theirs: their order is lost",
             "the reward pays something else",
