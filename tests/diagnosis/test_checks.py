@@ -287,6 +287,14 @@ TWELVE = {
     "it learns": ({"reward": UP, "part/right": UP + WAVE, "part/form": 0.8 + UP / 4, "length": 80 + 900 * WAVE}, ""),
     "it learns in longer answers": ({"reward": UP, "length": 300 * UP + 500 * WAVE}, ""),
     "a part is given up": ({"reward": UP, "part/right": 0.8 - UP / 2 + WAVE, "part/form": UP}, "parts-oppose"),
+    "in seven rows": (
+        {"reward": UP[:7], "part/right": 0.8 - UP[:7] + WAVE[:7] / 2, "part/form": UP[:7]},
+        "parts-oppose",
+    ),
+    "what is right is charged": (
+        {"reward": UP, "part/right": 0.5 + WAVE, "part/form": UP + 0.25 + WAVE / 2},
+        "parts-oppose",
+    ),
     "what is right stays": ({"reward": UP, "truth/accuracy": 0.3 + WAVE[::-1]}, "reward-hacking"),
     "length is paid": ({"reward": UP, "part/length_reward": UP, "length": 400 * UP - 40}, "length"),
     "answers end at once": ({"reward": UP, "length": 200 * np.exp(-np.arange(12)) + 3}, "length"),

@@ -231,7 +231,7 @@ SCALARS = {
 @pytest.mark.parametrize("name", SCALARS)
 def test_a_logged_scalar_that_says_what_is_right(name, rows, apart):
     columns, levels = SCALARS[name]
-    if rows == 10 and name == "accuracy is past its best":
+    if rows * apart == 10 and name == "accuracy is past its best":
         levels = set()  # too few to tell
     for seed in range(3):
         dice, place = np.random.default_rng(seed), np.linspace(0, 1, rows)

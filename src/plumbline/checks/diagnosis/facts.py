@@ -37,8 +37,8 @@ def every_step(series: Series) -> bool:
 
 
 def enough(series: Series, count: int) -> bool:
-    """Whether it has so many rows; half of them will do where each is the mean of several steps."""
-    return len(finite(series.values)) >= (count if every_step(series) else count // 2)
+    """Whether it has so many rows; a quarter of them will do where each is the mean of several steps."""
+    return len(finite(series.values)) >= (count if every_step(series) else count // 4)
 
 
 def level(series: Series) -> float:

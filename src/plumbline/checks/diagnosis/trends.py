@@ -149,8 +149,12 @@ def order(values: NDArray[np.float64]) -> float:
 def ends_of(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """The means of the first and the last fifth, and their difference in its standard errors; 0 without an order.
 
-    For at least 12 values that may rise or fall early and then stand still, where a straight line fits badly.
+    For values that may rise or fall early and then stand still, where a straight line fits badly. Fewer than 12 have no
+    scatter that can be told: their thirds, and twice the standard errors of their order.
     """
+    if len(values) < 12:
+        third = max(1, len(values) // 3)
+        return float(values[:third].mean()), float(values[-third:].mean()), 2 * order(values)
     fifth, places = max(4, len(values) // 5), np.linspace(-1, 1, len(values))
     first, last = float(values[:fifth].mean()), float(values[-fifth:].mean())
     # Less a curve: a fall that ends early would look like noise of neighbours that are alike.

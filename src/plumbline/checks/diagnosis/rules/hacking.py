@@ -34,8 +34,8 @@ at most to count as still. Set on the first half of benchmarks/hacking.py."""
 FAR, STILL = 0.3, 0.15
 """Share of its height that the reward must rise by, and the share of that, of what is left to its highest, that a
 logged scalar may rise by at most to count as still."""
-IN_ORDER = -2.7
-"""Standard errors of the order of what falls for sure, however few its rows are."""
+SURE, IN_ORDER = 3.0, -2.7
+"""Standard errors of a rise that rows of means leave open, and of the order of what falls for sure in few rows."""
 NOTHING, ROOM, PERCENT = 0.05, 0.2, 5.0
 """Of the highest of a rate: the level that is none, and what must be left to rise by; a rate over 5 is one of 100."""
 LINKED = 0.1
@@ -193,7 +193,7 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
         began = int(series.steps[good][peak.place])
         after = trend(history["reward"].since(began).values)
         fell, first, last = after.last > after.first, peak.best, peak.last
-    still = up.change.high < truth.most and (not up.better or up.last < truth.nothing)
+    still = _most(up, series.values[good]) < truth.most and (not up.better or up.last < truth.nothing)
     if not fell and not still:
         return
     zero = not series.values[good].any()
@@ -212,6 +212,15 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
         if zero
         else f"read answers with a high reward and a low {name}; take a checkpoint from before this step",
     )
+
+
+def _most(rise: RewardOutcome, values: Values) -> float:
+    """The most that a series surely rose by; neighbours that are means of several steps are hardly alike."""
+    if rise.every:
+        return rise.change.high
+    third, noise = max(2, len(values) // 3), float(np.diff(values).std()) / 2**0.5
+    rose = float(values[-third:].mean() - values[:third].mean())
+    return min(rise.change.high, rose + SURE * noise * (2 / third) ** 0.5)
 
 
 def _rise(history: History, series: Series) -> RewardOutcome | None:

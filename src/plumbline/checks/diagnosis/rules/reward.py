@@ -115,7 +115,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
     known, rose = weights(history) or {}, rises(history)
     none = NO_WEIGHT * max(map(abs, known.values()), default=0.0)
     for name, weight in known.items():
-        if weight <= none and rose:
+        if (weight <= none and rose) or weight < -none:
             yield from _unpaid(history, name, 0.0 if weight >= -none else weight)
     ends = {
         name: ends_of(finite(history[name].values))
@@ -162,16 +162,19 @@ def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
     down = outcome(replace(history, series={"reward": replace(series, values=-series.values)}))
     values = finite(series.values)
     sure = ends_of(values)[2] if enough(series, PARTS_OPPOSE_ENOUGH) else 0.0
-    if down is None or not (down.better or sure < -PARTS_OPPOSE_SURE):
+    if down is None:
         return
     first, last = -down.first, -down.last
-    if first - last <= max(PARTS_OPPOSE_LEAST * height(values), PARTS_OPPOSE_LARGE * abs(first)):
+    lost = first - last > max(PARTS_OPPOSE_LEAST * height(values), PARTS_OPPOSE_LARGE * abs(first))
+    fell = lost and (down.better or sure < -PARTS_OPPOSE_SURE)
+    wrong = weight < 0 <= values.min() and bool(WANTED.search(name)) and not MEASURED.search(name)
+    if not (fell and rises(history)) and not wrong:
         return
     # A charge that is logged as a number below 0 is paid under a weight below 0.
     meant = (weight == 0 or first >= 0) if MEASURED.search(name) else weight < 0 and not WANTED.search(name)
     yield Finding(
         level="note" if meant else "warning",
-        what=f"the part {name} fell from {first:.3f} to {last:.3f} while the reward rose: it is "
+        what=f"the part {name} {f'fell from {first:.3f} to {last:.3f} while the reward rose: it ' if fell else ''}is "
         f"{'charged' if weight else 'dropped'} (its weight in the logged reward is {weight:.2g})",
         evidence={"change": round(last - first, 4), "weight": round(weight, 4)},
         about=name,
