@@ -1,6 +1,6 @@
 """What the series of a run show for sure: by it causes are refuted, and rewards of other trainers get a scale."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,18 +89,46 @@ def spread_of_batch(history: History) -> bool:
 
 def equal_groups(samples: Sequence[Sample]) -> Series | None:
     """The share of groups with equal rewards by step, as the completions say; None where groups are unknown."""
-    groups: dict[tuple[int, str], list[float]] = {}
-    for sample in samples:
-        if sample.reward is not None and sample.prompt:
-            groups.setdefault((sample.step, sample.prompt), []).append(sample.reward)
     by_step: dict[int, list[bool]] = {}
-    for (step, _), rewards in groups.items():
-        if len(rewards) > 1:
+    for (step, prompt), group in groups_of(samples).items():
+        rewards = [one.reward for one in group if one.reward is not None]
+        if prompt and len(rewards) > 1:
             by_step.setdefault(step, []).append(max(rewards) - min(rewards) < EQUAL)
     if not by_step:
         return None
     steps = sorted(by_step)
     return Series(np.array(steps), np.array([np.mean(by_step[step]) for step in steps]))
+
+
+def groups_of(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Sample]]:
+    """The completions of each prompt at each step."""
+    groups: dict[tuple[int, str], list[Sample]] = {}
+    for one in samples:
+        groups.setdefault((one.step, one.prompt), []).append(one)
+    return groups
+
+
+def link(samples: Iterable[Sample], value: Callable[[Sample], float]) -> tuple[float, float]:
+    """Within groups: the correlation of a value of the text and the reward, and the reward of one more of it; 0 where
+    one of them does not vary."""
+    known = [one for one in samples if np.isfinite(np.nan if one.reward is None else one.reward)]
+    groups = [[(value(one), one.reward or 0.0) for one in group] for group in groups_of(known).values()]
+    pairs = [np.array(pair) - np.mean(pair, axis=0) for pair in groups if len(pair) > 1]
+    if not pairs:
+        return 0.0, 0.0
+    values, rewards = np.concatenate(pairs).T
+    both, own, paid = float(values @ rewards), float(values @ values), float(rewards @ rewards)
+    return (both / (own * paid) ** 0.5, both / own) if own * paid > EQUAL**2 else (0.0, 0.0)
+
+
+def characters(one: Sample) -> float:
+    """Of its text."""
+    return float(len(one.text))
+
+
+def short(prompts: Sequence[str]) -> tuple[str, ...]:
+    """The first three, for people."""
+    return tuple(dict.fromkeys(prompt[:80] for prompt in prompts[:3]))
 
 
 def learns(history: History) -> bool:
@@ -216,8 +244,7 @@ def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
     off by: float32, and half a unit of each printed digit."""
     reward, parts = history["reward"], [history[f"part/{name}"] for name in history.names("part/")]
     by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
-    good = np.isfinite(reward.values)
-    total = dict(zip(reward.steps[good].tolist(), reward.values[good].tolist(), strict=True))
+    total = dict(zip(*(column.tolist() for column in reward.known), strict=True))
     steps = [step for step in total if by_step and all(step in part for part in by_step)]
     less = np.array([sum(part[step] for part in by_step) - total[step] for step in steps])
     size = float(np.median(np.abs(list(total.values())))) if total else 0.0

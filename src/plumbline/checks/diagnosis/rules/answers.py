@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,20 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import cut_from_start, enough, every_step, level, likely, quoted, rises, weights
+from plumbline.checks.diagnosis.facts import (
+    characters,
+    cut_from_start,
+    enough,
+    every_step,
+    groups_of,
+    level,
+    likely,
+    link,
+    quoted,
+    rises,
+    short,
+    weights,
+)
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rules.reward import LENGTH
 from plumbline.checks.diagnosis.trends import finite, trend
@@ -39,7 +52,7 @@ def find_length(history: History) -> Iterator[Finding]:
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     reward = trend(history["reward"].values)
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
-        paid = _follows_length(history) or _correlation(history.samples) > STRONG
+        paid = _follows_length(history) or link(history.samples, characters)[0] > STRONG
         yield Finding(
             level="warning" if paid or reward.t < 2 else "note",
             what=f"completions grew from {first:.0f} to {last:.0f} tokens"
@@ -83,9 +96,9 @@ def find_length_paid(history: History) -> Iterator[Finding]:
     half = len(history.samples) // 2
     if half < LENGTH_PAID_ENOUGH:
         return
-    early, late = _correlation(history.samples[:half]), _correlation(history.samples[half:])
+    early, late = link(history.samples[:half], characters)[0], link(history.samples[half:], characters)[0]
     series = history["length"]
-    line = trend(series.values if len(series) else _lengths(history.samples))
+    line = trend(series.values if len(series) else np.array([characters(one) for one in history.samples]))
     moved = line.last / max(line.first, 1.0) - 1
     if (
         min(abs(early), abs(late)) < STRONG
@@ -104,24 +117,6 @@ def find_length_paid(history: History) -> Iterator[Finding]:
         causes=(f"{'long' if longer else 'short'} answers earn more whatever they say",),
         fix="compare answers of equal length: does the reward tell them apart?",
     )
-
-
-def _correlation(samples: Sequence[Sample]) -> float:
-    """Of length and reward, each less its group's mean; 0 where one of them does not vary."""
-    groups: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-    for one in samples:
-        if one.reward is not None and np.isfinite(one.reward):
-            groups[one.step, one.prompt].append((len(one.text), one.reward))
-    pairs = [np.array(pair) - np.mean(pair, axis=0) for pair in groups.values() if len(pair) > 1]
-    if not pairs:
-        return 0.0
-    length, reward = np.concatenate(pairs).T
-    scale = float(np.sqrt((length @ length) * (reward @ reward)))
-    return float(length @ reward) / scale if scale > 1e-12 else 0.0
-
-
-def _lengths(samples: Sequence[Sample]) -> np.ndarray:
-    return finite(np.array([len(one.text) for one in samples], dtype=np.float64))
 
 
 TRUNCATION_MOST, OFTEN, TRUNCATION_SOME = 0.9, 0.7, 0.3
@@ -162,7 +157,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
         )
     elif share >= TRUNCATION_SOME:
         rose, by_length = share > first + 0.2, _pays_length(history)
-        learns = not rose and _rises(history)
+        learns = not rose and rises(history)
         most = share >= TRUNCATION_MOST or (cut_from_start(history) and not history["reward"].values.any())
         fed = rose or by_length
         cut = [one for one in history.samples if one.truncated] or history.samples
@@ -197,7 +192,7 @@ LONGER = 0.3
 
 def _pays_length(history: History) -> bool:
     """Whether longer answers earn more: by completions of a group, else where both rise."""
-    if known := _correlation(history.samples):
+    if known := link(history.samples, characters)[0]:
         return known > LONGER
     rewards = ("reward", *(f"part/{name}" for name in history.names("part/")))
     return all(any(trend(history[one].values).t > 2 for one in of) for of in (rewards, ("length", "truncated")))
@@ -221,16 +216,6 @@ def _follows_length(history: History) -> bool:
         if some and np.corrcoef(pair)[0, 1] > FOLLOWS:
             return True
     return False
-
-
-def _rises(history: History) -> bool:
-    """Whether the reward rises: by a line, or from the first tenth to the last third, as where it rises at once."""
-    values = finite(history["reward"].values)
-    if len(values) < 12:
-        return trend(values).t > 3
-    first, last = values[: max(4, len(values) // 10)], values[-len(values) // 3 :]
-    error = (first.var() / len(first) + last.var() / len(last)) ** 0.5
-    return trend(values).t > 3 or bool(last.mean() - first.mean() > 4 * error)
 
 
 def _longest(history: History) -> np.ndarray:
@@ -306,7 +291,7 @@ def _finding(
         what=what + quoted(found),
         since=found[0].step,
         evidence={"share": round(share, 3), "of these rewarded above .5": len(rewarded)},
-        samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
+        samples=short([one.prompt for one in found]),
         about=about,
         causes=likely(
             history,
@@ -379,11 +364,8 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
     """
     steps = sorted({sample.step for sample in history.samples})
     early = set(steps[: max(1, round(EARLY * len(steps)))])
-    groups: dict[tuple[int, str], list[str]] = defaultdict(list)
-    for sample in history.samples:
-        if sample.step in early and sample.prompt:
-            groups[sample.step, sample.prompt].append(sample.text)
-    whole = {key: texts for key, texts in groups.items() if len(texts) >= 3}
+    groups = groups_of(one for one in history.samples if one.step in early and one.prompt)
+    whole = {key: [one.text for one in group] for key, group in groups.items() if len(group) >= 3}
     same = [key for key, texts in whole.items() if len(set(texts)) == 1]
     if len(whole) < 4 or len(same) / len(whole) < IDENTICAL_SAMPLES_MOST:
         return
@@ -392,7 +374,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         what=f"in {len(same)} of {len(whole)} groups of the first steps all completions are the same text",
         since=min(same)[0],
         evidence={"groups": len(whole), "with one text": len(same)},
-        samples=tuple(key[1][:80] for key in same[:3]),
+        samples=short([prompt for _, prompt in same]),
         causes=(
             "a temperature near 0",
             "one seed for every copy of a prompt",
@@ -445,7 +427,7 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
             f"part; {against} are in {', '.join(sorted(expected))}{quoted(wrong)}",
             since=wrong[0].step,
             evidence={"share": round(share, 3), **names},
-            samples=tuple(dict.fromkeys(one.prompt[:80] for one in wrong[:3])),
+            samples=short([one.prompt for one in wrong]),
             causes=("no part of the reward looks at the language", "a base model that hardly knows the language"),
             fix="pay for the language of the answer, or take a model that was trained on it",
         )
@@ -512,7 +494,7 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         what=f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a text{quoted(found)}",
         since=found[0].step,
         evidence={"share": round(share, 3)},
-        samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
+        samples=short([one.prompt for one in found]),
         causes=("the template ends an answer with a mark that the sampler does not stop at",),
         fix="give sampler and trainer every id that ends a text (generation_config.eos_token_id)",
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import EQUAL, enough, weights
+from plumbline.checks.diagnosis.facts import EQUAL, characters, enough, link, short, weights
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
 from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
@@ -99,7 +99,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
         what=f"the reward rose ({came.first:.3f} to {came.last:.3f}), and " + ", ".join(one.said for one in signs),
         since=began,
         evidence={f"{one.name}: onset": one.onset for one in signs},
-        samples=tuple(one.prompt[:80] for one in best),
+        samples=short([one.prompt for one in best]),
         about=" and ".join(one.name for one in signs),
         causes=tuple(f"{one.name} is paid, and not what the prompt asks for" for one in signs if one.paid),
         fix="read the answers with the highest rewards; score a hundred of the first and of the last steps by hand",
@@ -185,18 +185,18 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     if down is None or up is None:
         return
     first, last, began = -down.first, -down.last, _onset(series)
-    good = np.isfinite(series.values)
+    steps, values = series.known
     sure = bool(down.better) or order(series.values) < IN_ORDER
     fell = sure and first - last > LOST * abs(first) and not truth.is_part
-    peak = None if fell or truth.is_part else fall_of(series.values[good], up.alike)
+    peak = None if fell or truth.is_part else fall_of(values, up.alike)
     if peak is not None:  # from a height that it had reached, while the reward went on
-        began = int(series.steps[good][peak.place])
+        began = int(steps[peak.place])
         after = trend(history["reward"].since(began).values)
         fell, first, last = after.last > after.first, peak.best, peak.last
-    still = _most(up, series.values[good]) < truth.most and (not up.better or up.last < truth.nothing)
+    still = _most(up, values) < truth.most and (not up.better or up.last < truth.nothing)
     if not fell and not still:
         return
-    zero = not series.values[good].any()
+    zero = not values.any()
     said = f"fell ({first:.3f} to {last:.3f})" if fell else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
     yield Finding(
         level="fatal" if fell and last < FATAL * first else "warning",
@@ -245,23 +245,24 @@ def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
             said = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
             yield Sign(name, said, _onset(history["reward"]), alone=False, paid=False)
+    texts = [one for these in steps.values() for one in these]
     copied = _means(steps, _copied)
     first, last = _ends(copied.values)
-    link, slope = _link(steps, _copied)
+    linked, slope = link(texts, _copied)
     if last > COPIED and last > LONGER * first and slope * (last - first) > EXPLAINED * came.change.mean:
         yield Sign(
-            "copies", f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)", _onset(copied), link > PAID
+            "copies", f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)", _onset(copied), linked > PAID
         )
     overlaps = [_overlaps(these) for these in steps.values()]
     within, across = (Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True))
     told = _ends(within.values - across.values)
     if not np.isfinite(told).all() or told[1] - told[0] > TOLD:
         return
-    length = _means(steps, lambda one: float(len(one.text)))
+    length = _means(steps, characters)
     first, last = _ends(length.values)
-    link, slope = _link(steps, lambda one: float(len(one.text)))
-    if link > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
-        alone = link > PAID and slope * (last - first) > EXPLAINED * came.change.mean
+    linked, slope = link(texts, characters)
+    if linked > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
+        alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
         yield Sign("length", f"answers grew from {first:.0f} to {last:.0f} characters", _onset(length), alone)
     loops = _means(steps, lambda one: _repeated(one.text))
     first, last = _ends(loops.values)
@@ -319,8 +320,7 @@ def _sure(history: History, series: Series) -> bool:
 
 def _onset(series: Series) -> int:
     """The step since which the running mean is outside of the first band for good."""
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     width = max(1, min(max(3, len(values) // 12), len(values)))
     means = np.convolve(values, np.ones(width) / width, mode="valid")
     first, last = means[:2].mean(), means[-max(1, len(means) // 5) :].mean()
@@ -363,17 +363,6 @@ def _copied(one: Sample) -> float:
     """The share of the prompt's rows of three words that the answer has."""
     asked = _rows(_units(one.prompt[-MOST_CHARACTERS:]), 3)
     return len(asked & _rows(_units(one.text), 3)) / len(asked) if asked else 0.0
-
-
-def _link(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> tuple[float, float]:
-    """Within groups: the correlation of a value of the text and the reward, and the reward of one more of it."""
-    groups: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-    for step, these in steps.items():
-        for one in these:
-            groups[step, one.prompt].append((value(one), one.reward or 0.0))
-    length, reward = np.concatenate([np.array(pairs) - np.mean(pairs, axis=0) for pairs in groups.values()]).T
-    both, own, paid = float(length @ reward), float(length @ length), float(reward @ reward)
-    return (both / (own * paid) ** 0.5, both / own) if own * paid > EQUAL**2 else (0.0, 0.0)
 
 
 def _phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:

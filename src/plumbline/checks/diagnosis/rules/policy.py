@@ -40,8 +40,7 @@ def find_kl(history: History) -> Iterator[Finding]:
     In the order of how bad it is; one finding.
     """
     series = history["kl"]
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     if not len(values):
         yield from _below(history["kl_sum"], BELOW, " of an answer")
         return
@@ -206,8 +205,8 @@ def find_gap(history: History) -> Iterator[Finding]:
 
 def _measured(history: History, name: str, some: float, limit: float, least: float) -> Finding | None:
     """What a logged difference says of itself."""
-    good = np.isfinite(history[name].values)
-    steps, values = history[name].steps[good], np.abs(history[name].values[good])
+    steps, values = history[name].known
+    values = np.abs(values)
     if len(values) < 3:
         return None
     first, last = float(np.median(values[:WINDOW])), float(np.median(values[-WINDOW:]))
@@ -367,7 +366,7 @@ def find_untrained(history: History) -> Iterator[Finding]:
     if history.name == "base" or history.has("preference/") or known:
         return
     series = history["entropy" if history.kind == "rl" else "loss"]
-    values = series.values[np.isfinite(series.values)]
+    values = series.known[1]
     right = history["accuracy"].values
     if not len(values) or series.steps[0] > 10 or not HIGH <= values[0] <= MOST:
         return
@@ -423,11 +422,10 @@ def find_unchanged(history: History) -> Iterator[Finding]:
         lengths = sorted(len(row.completion) for row in rows)
         if same < SAME * len(rows) or lengths[len(lengths) // 2] < UNCHANGED_LONG:
             continue
-        where = f"{after.task} {after.split}".strip()
         yield Finding(
             level="warning",
-            what=f"after {after.stage} {same} of {len(rows)} greedy answers on {where} are letter by letter those of "
-            f"{before.stage}",
+            what=f"after {after.stage} {same} of {len(rows)} greedy answers on {after.where} are letter by letter "
+            f"those of {before.stage}",
             evidence={"same": same, "n": len(rows)},
             causes=(
                 "the weights before training were evaluated: an adapter that was not loaded, a wrong path",

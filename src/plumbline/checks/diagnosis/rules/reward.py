@@ -9,7 +9,7 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import RISES, agree, enough, likely, quoted, rises, sums, weights
+from plumbline.checks.diagnosis.facts import RISES, agree, enough, likely, quoted, rises, short, sums, weights
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
@@ -250,7 +250,7 @@ def _unknown(history: History, name: str) -> Finding | None:
         since=lost[0].step,
         evidence={"completions": len(lost), "share": round(share, 4)},
         about=name,
-        samples=tuple(one.prompt[:80] for one in lost[:3]),
+        samples=short([one.prompt for one in lost]),
         causes=("the function cannot judge them, and they are counted as 0",),
         fix="a reward that is not known is no reward of 0: leave such completions out, or judge them",
     )
@@ -303,7 +303,7 @@ def find_references(history: History) -> Iterator[Finding]:
     for final in history.finals:
         if final.stage != REFERENCE:
             continue
-        mean, where = final.evaluation.mean_reward, f"{final.task} {final.split}".strip()
+        mean, where = final.evaluation.mean_reward, final.where
         headline = final.evaluation.headline
         limit = headline.limits.get(final.mode) if headline is not None else None
         if final.mode == ORACLE and mean < 1 - 1e-6:
@@ -426,8 +426,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     means of several steps, thirds, where the first line says that it fell.
     """
     series = history["reward"]
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     came, few = outcome(history), len(values) < FALL_ENOUGH
     if came is None or (few and came.every):
         return

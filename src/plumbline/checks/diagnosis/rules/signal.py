@@ -14,11 +14,13 @@ from plumbline.checks.diagnosis.facts import (
     cut_from_start,
     equal_groups,
     every_step,
+    groups_of,
     learns,
     likely,
     quoted,
     rewards_differ,
     rises,
+    short,
     spread_of_batch,
     top,
     zeros,
@@ -454,15 +456,12 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
 
     Of the prompts that were visited three times or more. It costs rollouts and breaks nothing: a note.
     """
-    visits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in history.samples:
-        if one.prompt and one.reward is not None:
-            visits[one.prompt][one.step].append(one.reward)
-    often = {
-        prompt: [rewards for rewards in steps.values() if len(rewards) > 1]
-        for prompt, steps in visits.items()
-        if sum(len(rewards) > 1 for rewards in steps.values()) >= VISITS
-    }
+    visits: dict[str, list[list[float]]] = defaultdict(list)
+    for (_, prompt), group in groups_of(history.samples).items():
+        rewards = [one.reward for one in group if one.reward is not None]
+        if prompt and len(rewards) > 1:
+            visits[prompt].append(rewards)
+    often = {prompt: groups for prompt, groups in visits.items() if len(groups) >= VISITS}
     stuck = {
         prompt: groups[-1][0]
         for prompt, groups in often.items()
@@ -475,7 +474,7 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
         level="note",
         what=f"{len(stuck)} of {len(often)} prompts gave every one of their groups equal rewards, {len(low)} of them 0",
         evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
-        samples=tuple(prompt[:80] for prompt in list(stuck)[:3]),
+        samples=short(list(stuck)),
         causes=("prompts that are too hard",) if 2 * len(low) > len(stuck) else ("prompts that are solved",),
         fix="leave them out for a while: they cost rollouts and have no gradient",
     )
@@ -517,8 +516,7 @@ def find_outage(history: History) -> Iterator[Finding]:
 
 def _away(series: Series, spread: Series) -> np.ndarray:
     """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged there is none."""
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     mixed = set(spread.steps[spread.values > 1e-6].tolist())
     zero = np.array(
         [at for at in np.flatnonzero(np.abs(values) < 1e-12) if int(steps[at]) not in mixed], dtype=np.int64
