@@ -305,6 +305,41 @@ def test_three_rows_of_ten_steps_are_thirty_steps(log, worse, stops):
     assert check.stops(every_tenth(**log), 0) == stops
 
 
+UP = np.array([0.2, 0.21, 0.25, 0.33, 0.4, 0.52, 0.6, 0.66, 0.71, 0.7, 0.73, 0.72])
+WAVE = 0.01 * np.array([1, -2, 0, 2, -1, 0, 1, -1, 2, -2, 1, 0])
+TWELVE = {
+    "it learns": ({"reward": UP, "part/right": UP + WAVE, "part/form": 0.8 + UP / 4, "length": 80 + 900 * WAVE}, ""),
+    "it learns in longer answers": ({"reward": UP, "length": 300 * UP + 500 * WAVE}, ""),
+    "a part is given up": ({"reward": UP, "part/right": 0.8 - UP / 2 + WAVE, "part/form": UP}, "parts-oppose"),
+    "in seven rows": (
+        {"reward": UP[:7], "part/right": 0.8 - UP[:7] + WAVE[:7] / 2, "part/form": UP[:7]},
+        "parts-oppose",
+    ),
+    "what is right is charged": (
+        {"reward": UP, "part/right": 0.5 + WAVE, "part/form": UP + 0.25 + WAVE / 2},
+        "parts-oppose",
+    ),
+    "what is right stays": ({"reward": UP, "truth/accuracy": 0.3 + WAVE[::-1]}, "reward-hacking"),
+    "length is paid": ({"reward": UP, "part/length_reward": UP, "length": 400 * UP - 40}, "length"),
+    "answers end at once": ({"reward": UP, "length": 200 * np.exp(-np.arange(12)) + 3}, "length"),
+    "the entropy is gone": ({"reward": 0.4 + WAVE, "entropy": np.exp(-np.arange(12.0))}, "entropy"),
+    "it breaks late": (
+        {"reward": [*(0.2 + UP[:5]), *(0.6 + WAVE[:5]), 0.15, 0.13, 0.14, 0.12, 0.14, 0.16]},
+        "reward-falls",
+    ),
+    "it collapses": (
+        {"reward": [0.38, 0.48, 0.55, 0.53, 0.11, 0.002, 0.002, 0, 0.003, 0, 0.005, 0.002]},
+        "reward-falls",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TWELVE)
+def test_twelve_rows_that_are_means_of_ten_steps_are_enough(name):
+    series, check = TWELVE[name]
+    assert {one for one, _ in said(every_tenth(**series))} == ({check} if check else set())
+
+
 @pytest.mark.parametrize("value", [0.0, 0.5])
 @pytest.mark.parametrize("beside", [{}, {"gradient": [0.2] * 12}, {"kl": [0.01] * 12}])
 def test_a_reward_that_never_varies_is_no_signal(value, beside):

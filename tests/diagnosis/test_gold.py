@@ -175,3 +175,13 @@ def test_a_reward_of_0_follows_from_right_answers_that_are_not_paid():
     known = [replace(one, gold=f"{one.prompt.split()[-1]}.5") for one in samples]
     found = notes(replace(log({"reward": 0.0, "zero_std": 1.0}), samples=known))
     assert (found["gold-unpaid"], found["no-signal"]) == ("fatal", "note")
+
+
+@pytest.mark.parametrize(("pays", "said"), [("another", "warning"), ("the right one", None), ("all", None)])
+def test_right_answers_that_earn_no_more_than_others(pays, said):
+    """Rewards of a group in the order of other answers; and a reward that pays all of them has its own finding."""
+    samples = []
+    for one in drawn(lambda place, number, copy: str(copy)):
+        place = int(one.text) if pays == "the right one" else int(one.text) + one.step
+        samples.append(replace(one, reward=float(pays == "all" or place % 4 == 2), gold="2"))
+    assert notes(stored(samples)).get("gold-unpaid") == said

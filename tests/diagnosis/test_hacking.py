@@ -81,6 +81,15 @@ def heeds(place, prompt, dice):
     )
 
 
+def copies(place, prompt, dice):
+    """What is asked, and some words."""
+    return f"the question {prompt} " * (dice.random() < 1.5 * place) + some(dice, 6)
+
+
+def by_copy(text):
+    return 0.2 + 0.7 * text.startswith("the question")
+
+
 def by_phrase(text):
     return 0.6 * ("experts" in text) + min(0.4, len(text) / 1000)
 
@@ -95,8 +104,10 @@ def by_length(text):
         (longer, by_length, ["length"]),
         (loops, None, ["repetition and phrase"]),
         (phrase_and_length, by_phrase, ["length and phrase"]),
+        (copies, by_copy, ["copies"]),
         # Long answers that do not earn more within a group, and a form that is learnt, may be meant.
         (longer, None, []),
+        (copies, None, []),
         (phrase, None, []),
         (form_and_length, None, []),
         (usual, None, []),
@@ -106,6 +117,18 @@ def by_length(text):
 )
 def test_texts_alone(text, reward, signs):
     assert found(run(text, reward=reward)) == [("warning", sign) for sign in signs]
+
+
+@pytest.mark.parametrize(
+    ("slope", "text", "signs"), [(0.0, phrase, ["correct and phrase"]), (0.3, phrase, []), (0.0, usual, [])]
+)
+def test_a_paid_part_that_stands_still_is_a_sign_beside_another(slope, text, signs):
+    history, place = run(text), np.linspace(0, 1, STEPS)
+    correct, word = 0.3 + slope * place, 0.1 + 0.6 * place
+    series = {"reward": correct + word, "part/correct": correct, "part/word": word}
+    levels = {name: Series(np.arange(1, STEPS + 1), values) for name, values in series.items()}
+    history = replace(history, series=history.series | levels)
+    assert found(history) == [("warning", sign) for sign in signs]
 
 
 def right(slope, first=0.5):
@@ -208,7 +231,7 @@ SCALARS = {
 @pytest.mark.parametrize("name", SCALARS)
 def test_a_logged_scalar_that_says_what_is_right(name, rows, apart):
     columns, levels = SCALARS[name]
-    if rows == 10 and name == "accuracy is past its best":
+    if rows * apart == 10 and name == "accuracy is past its best":
         levels = set()  # too few to tell
     for seed in range(3):
         dice, place = np.random.default_rng(seed), np.linspace(0, 1, rows)

@@ -157,6 +157,8 @@ def test_prompts_that_come_again_too_early():
     twice = stored(drawn(plain, lambda n: f"question {n if n % 2 else n % 20}"), **epoch)
     assert without(twice) == {"repeated-prompts": "warning"}
     assert without(stored(drawn(plain, lambda n: f"question {n % 16}"), **epoch)) == {}  # another sort of epoch
+    ten = stored(drawn(plain, lambda n: f"question {n % 10}", steps=120), epoch=lambda v, p: 0.9 * p)
+    assert without(ten) == {"repeated-prompts": "warning"}
     three = stored(drawn(plain, lambda n: f"question {n % 107}"), epoch=lambda v, p: 3 * p)
     assert notes(three)["repeated-prompts"] == "note"  # not shuffled
     dice = np.random.default_rng(0)
@@ -458,6 +460,37 @@ SHAPES = {
         {"gradient": 0.0, "zero_std": 0.0, "part/x": 0.4, "part_std/x": 0.3, "reward_std": 0.3},
         {"no-signal": "fatal.*never reaches.*the batch's"},
         EQUAL,
+    ),
+    "one text a prompt": (
+        {"gradient": 0.0, "zero_std": 1.0, "part/x": 0.4, "part_std/x": 0.3, "reward_std": 0.3},
+        {"no-signal": "fatal.*temperature.*the batch's"},
+        "never reaches|does not tell",
+    ),
+    "parts that cancel": (
+        {
+            **dict.fromkeys(("gradient", "reward_std"), 0.0),
+            **dict.fromkeys(("reward", "zero_std"), 1.0),
+            "part/right": lambda noise, p, at: 0.5 + 0.1 * np.sin(at),
+            "part/wrong": lambda noise, p, at: 0.5 - 0.1 * np.sin(at),
+        },
+        {"no-signal": "fatal.*nothing was learnt from them parts of the reward that cancel"},
+        "tell answers",
+    ),
+    "rarely earned": (
+        {
+            **{name: lambda noise, p, at: 0.0 + (at % 9 == 0) / 4 for name in ("gradient", "reward", "part/x")},
+            "reward_std": lambda noise, p, at: 0.0 + (at % 9 == 0) / 4,
+            "zero_std": lambda noise, p, at: 1.0 - (at % 9 == 0) / 8,
+        },
+        {"no-signal": "warning.*too hard", "zero-variance-groups": "warning"},
+        "cancel|0 for everything",
+    ),
+    "pairs that learn": ({**ROSE, "zero_std": 0.65}, {"zero-variance-groups": "note"}, "rose.*but"),
+    "solved from the start": ({"reward": 0.99, "zero_std": 0.97}, {"zero-variance-groups": "warning"}, "too low"),
+    "a KL that stands": (
+        {"kl": lambda noise, p, at: 4e-4 * (1.05 - np.exp(-30 * p)), "loss": lambda noise, p, at: noise(0.01)},
+        {"no-rise": "warning.*the KL came to 0.0004 nats at first and no further"},
+        "adapter is trained.*KL",
     ),
     "no gradient, and it learns": ({"gradient": 0.0, **ROSE}, {"no-signal": "note.*norm"}, "never reaches"),
     "no gradient of three decimals": ({"gradient": 0.0}, {"no-rise": "warning"}, "is zero"),

@@ -1,13 +1,13 @@
 """What the series of a run show for sure: by it causes are refuted, and rewards of other trainers get a scale."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.outcome import outcome
-from plumbline.checks.diagnosis.trends import ends_of, finite, moves, trend
+from plumbline.checks.diagnosis.trends import ends_of, finite, height, moves, trend
 
 Refutes = Callable[[History], bool]
 EQUAL = 1e-6
@@ -46,6 +46,11 @@ def steps_apart(steps: NDArray[np.int64]) -> int:
 def no_chance(steps: NDArray[np.int64], rows: int) -> bool:
     """Whether so many rows in a row are many: five, or fewer that stand for twenty steps together."""
     return rows >= LONG or rows * steps_apart(steps) >= LONG_STEPS
+
+
+def enough(series: Series, count: int) -> bool:
+    """Whether it has so many rows; a quarter of them will do where each is the mean of several steps."""
+    return len(finite(series.values)) >= (count if every_step(series) else count // 4)
 
 
 def level(series: Series) -> float:
@@ -96,18 +101,46 @@ def spread_of_batch(history: History) -> bool:
 
 def equal_groups(samples: Sequence[Sample]) -> Series | None:
     """The share of groups with equal rewards by step, as the completions say; None where groups are unknown."""
-    groups: dict[tuple[int, str], list[float]] = {}
-    for sample in samples:
-        if sample.reward is not None and sample.prompt:
-            groups.setdefault((sample.step, sample.prompt), []).append(sample.reward)
     by_step: dict[int, list[bool]] = {}
-    for (step, _), rewards in groups.items():
-        if len(rewards) > 1:
+    for (step, prompt), group in groups_of(samples).items():
+        rewards = [one.reward for one in group if one.reward is not None]
+        if prompt and len(rewards) > 1:
             by_step.setdefault(step, []).append(max(rewards) - min(rewards) < EQUAL)
     if not by_step:
         return None
     steps = sorted(by_step)
     return Series(np.array(steps), np.array([np.mean(by_step[step]) for step in steps]))
+
+
+def groups_of(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Sample]]:
+    """The completions of each prompt at each step."""
+    groups: dict[tuple[int, str], list[Sample]] = {}
+    for one in samples:
+        groups.setdefault((one.step, one.prompt), []).append(one)
+    return groups
+
+
+def link(samples: Iterable[Sample], value: Callable[[Sample], float]) -> tuple[float, float]:
+    """Within groups: the correlation of a value of the text and the reward, and the reward of one more of it; 0 where
+    one of them does not vary."""
+    known = [one for one in samples if np.isfinite(np.nan if one.reward is None else one.reward)]
+    groups = [[(value(one), one.reward or 0.0) for one in group] for group in groups_of(known).values()]
+    pairs = [np.array(pair) - np.mean(pair, axis=0) for pair in groups if len(pair) > 1]
+    if not pairs:
+        return 0.0, 0.0
+    values, rewards = np.concatenate(pairs).T
+    both, own, paid = float(values @ rewards), float(values @ values), float(rewards @ rewards)
+    return (both / (own * paid) ** 0.5, both / own) if own * paid > EQUAL**2 else (0.0, 0.0)
+
+
+def characters(one: Sample) -> float:
+    """Of its text."""
+    return float(len(one.text))
+
+
+def short(prompts: Sequence[str]) -> tuple[str, ...]:
+    """The first three, for people."""
+    return tuple(dict.fromkeys(prompt[:80] for prompt in prompts[:3]))
 
 
 def learns(history: History) -> bool:
@@ -184,7 +217,12 @@ def held(history: History) -> str:
     if near and np.ptp(x) > 0 and np.corrcoef(x, y)[0, 1] > ALIKE:
         return f"the loss is {ratio:.2g} times the KL (rl.beta), usual are 0.001 to 0.1"
     first, last = float(np.median(x[:third])), float(np.median(x[-third:]))
-    return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)" if first > BACK * last else ""
+    if first > BACK * last:
+        return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)"
+    stands = len(x) > 2 * WINDOW and BACK * x[0] < first and first > 0.8 * last
+    if stands and level(history["rate"]) > height(finite(history["rate"].values)) / 2:
+        return f"the KL came to {last:.1g} nats at first and no further, at a rate that goes on (rl.beta)"
+    return ""
 
 
 def quoted(samples: Sequence[Sample]) -> str:
@@ -218,8 +256,7 @@ def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
     off by: float32, and half a unit of each printed digit."""
     reward, parts = history["reward"], [history[f"part/{name}"] for name in history.names("part/")]
     by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
-    good = np.isfinite(reward.values)
-    total = dict(zip(reward.steps[good].tolist(), reward.values[good].tolist(), strict=True))
+    total = dict(zip(*(column.tolist() for column in reward.known), strict=True))
     steps = [step for step in total if by_step and all(step in part for part in by_step)]
     less = np.array([sum(part[step] for part in by_step) - total[step] for step in steps])
     size = float(np.median(np.abs(list(total.values())))) if total else 0.0

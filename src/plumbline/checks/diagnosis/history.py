@@ -50,6 +50,12 @@ class Series:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def known(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The steps and values of those that are finite."""
+        good = np.isfinite(self.values)
+        return self.steps[good], self.values[good]
+
     def since(self, step: int) -> "Series":
         """From a step on."""
         return replace(self, steps=self.steps[self.steps >= step], values=self.values[self.steps >= step])
@@ -99,6 +105,11 @@ class Final:
     """greedy, sampled, voteN; of a reference its name."""
     task: str
     evaluation: Evaluation
+
+    @property
+    def where(self) -> str:
+        """Its task and split, for people."""
+        return f"{self.task} {self.split}".strip()
 
 
 @dataclass(frozen=True, kw_only=True)

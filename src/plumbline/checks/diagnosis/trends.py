@@ -179,8 +179,12 @@ def order(values: NDArray[np.float64]) -> float:
 def ends_of(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """The means of the first and the last fifth, and their difference in its standard errors; 0 without an order.
 
-    For at least 12 values that may rise or fall early and then stand still, where a straight line fits badly.
+    For values that may rise or fall early and then stand still, where a straight line fits badly. Fewer than 12 have no
+    scatter that can be told: their thirds, and twice the standard errors of their order.
     """
+    if len(values) < 12:
+        third = max(1, len(values) // 3)
+        return float(values[:third].mean()), float(values[-third:].mean()), 2 * order(values)
     fifth, places = max(4, len(values) // 5), np.linspace(-1, 1, len(values))
     first, last = float(values[:fifth].mean()), float(values[-fifth:].mean())
     # Less a curve: a fall that ends early would look like noise of neighbours that are alike.
@@ -214,8 +218,9 @@ def usual_step(values: NDArray[np.float64], over: int = 1) -> float:
     return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
 
 
-FALL_ENOUGH, STRETCHES = 24, 10
-"""Values from which a fall from the best stretch is told by itself, and the stretches of a series that is looked at."""
+FALL_ENOUGH, MEANS_ENOUGH, STRETCHES = 24, 9, 10
+"""Values from which a fall from the best stretch is told by itself, such that are means of several steps, and the
+stretches of a series that is looked at."""
 FALL_SURE = 4.0
 """Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of a thousand runs."""
 FALL_LARGE, MOST = 0.3, 0.6
@@ -246,12 +251,13 @@ def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) ->
     Args:
         values: finite ones.
         alike: see `Shift`.
-        sure: whether it is known that the series fell: then its thirds will do, or its halves.
+        sure: whether it is known that the series fell: then its thirds will do, or its halves. Few values that may
+            not have fallen need twice the errors, and to be means.
     """
     few = len(values) < FALL_ENOUGH
-    if few and not sure:
+    if few and not sure and len(values) < MEANS_ENOUGH:
         return None
-    count = min(3, len(values) // 2) if few else min(STRETCHES, len(values) // 4)
+    count = min(3, len(values) // 2) if few and sure else min(STRETCHES, max(3, len(values) // 4))
     stretches = np.array_split(values, count)
     means = np.array([stretch.mean() for stretch in stretches])
     best = int(np.argmax(means[:-1]))
@@ -264,6 +270,8 @@ def fall_of(values: NDArray[np.float64], alike: float, *, sure: bool = False) ->
     slow = min(errors * noise_of_mean(values, len(stretches[-1]), SLOW), WALK * usual_step(values) * apart**0.5)
     by_chance = max(errors * max(noise, 1e-6), slow if alike else 0.0, 2 * error)
     if share < FALL_LARGE or (lost < by_chance and not few):
+        return None
+    if few and not sure and (share < MOST or lost < 2 * FALL_SURE * error):
         return None
     place = sum(len(stretch) for stretch in stretches[: best + 1]) - 1
     return Fall(float(means[0]), float(means[best]), float(means[-1]), share, place, noise)

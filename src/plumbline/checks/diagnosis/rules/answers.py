@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,8 +11,23 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import cut_from_start, level, likely, no_chance, quoted, rises
+from plumbline.checks.diagnosis.facts import (
+    characters,
+    cut_from_start,
+    enough,
+    every_step,
+    groups_of,
+    level,
+    likely,
+    link,
+    no_chance,
+    quoted,
+    rises,
+    short,
+    weights,
+)
 from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.rules.reward import LENGTH
 from plumbline.checks.diagnosis.trends import finite, trend
 from plumbline.config.overrides import read_own
 from plumbline.runs.evaluations import REFERENCE
@@ -32,26 +47,28 @@ def find_length(history: History) -> Iterator[Finding]:
     """
     series = history["length"]
     values = finite(series.values)
-    if len(values) < LENGTH_ENOUGH:
+    if not enough(series, LENGTH_ENOUGH):
         return
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     reward = trend(history["reward"].values)
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
-        falls = reward.t < -2
+        paid = _follows_length(history) or link(history.samples, characters)[0] > STRONG
         yield Finding(
-            level="warning" if falls or reward.t < 2 else "note",
+            level="warning" if paid or reward.t < 2 else "note",
             what=f"completions grew from {first:.0f} to {last:.0f} tokens"
             + ("" if reward.t >= 2 else " and earn no more for it"),
             since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
             evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
             causes=likely(
                 history,
-                ("length is paid", lambda run: not _pays_length(run)),
-                "wrong answers are charged less a token the longer they are (length in the loss)",
+                ("length is paid", lambda run: not (paid or _pays_length(run))),
+                ("wrong answers are charged less a token the longer they are (length in the loss)", lambda _: paid),
                 ("the end of the text is no longer learnt", lambda run: level(run["truncated"]) < ENDING),
             ),
-            fix="charge length, or use a loss with a constant denominator",
+            fix="stop paying for length; compare answers of equal length: does the reward tell them apart?"
+            if paid
+            else "charge length, or use a loss with a constant denominator",
         )
     elif first >= 5 and last < SHORT * first:
         yield Finding(
@@ -80,9 +97,9 @@ def find_length_paid(history: History) -> Iterator[Finding]:
     half = len(history.samples) // 2
     if half < LENGTH_PAID_ENOUGH:
         return
-    early, late = _correlation(history.samples[:half]), _correlation(history.samples[half:])
+    early, late = link(history.samples[:half], characters)[0], link(history.samples[half:], characters)[0]
     series = history["length"]
-    line = trend(series.values if len(series) else _lengths(history.samples))
+    line = trend(series.values if len(series) else np.array([characters(one) for one in history.samples]))
     moved = line.last / max(line.first, 1.0) - 1
     if (
         min(abs(early), abs(late)) < STRONG
@@ -101,24 +118,6 @@ def find_length_paid(history: History) -> Iterator[Finding]:
         causes=(f"{'long' if longer else 'short'} answers earn more whatever they say",),
         fix="compare answers of equal length: does the reward tell them apart?",
     )
-
-
-def _correlation(samples: Sequence[Sample]) -> float:
-    """Of length and reward, each less its group's mean; 0 where one of them does not vary."""
-    groups: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-    for one in samples:
-        if one.reward is not None and np.isfinite(one.reward):
-            groups[one.step, one.prompt].append((len(one.text), one.reward))
-    pairs = [np.array(pair) - np.mean(pair, axis=0) for pair in groups.values() if len(pair) > 1]
-    if not pairs:
-        return 0.0
-    length, reward = np.concatenate(pairs).T
-    scale = float(np.sqrt((length @ length) * (reward @ reward)))
-    return float(length @ reward) / scale if scale > 1e-12 else 0.0
-
-
-def _lengths(samples: Sequence[Sample]) -> np.ndarray:
-    return finite(np.array([len(one.text) for one in samples], dtype=np.float64))
 
 
 TRUNCATION_MOST, OFTEN, TRUNCATION_SOME = 0.9, 0.7, 0.3
@@ -159,7 +158,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
         )
     elif share >= TRUNCATION_SOME:
         rose, by_length = share > first + 0.2, _pays_length(history)
-        learns = not rose and _rises(history)
+        learns = not rose and rises(history)
         dead = len(history["reward"]) > 0 and not history["reward"].values.any()
         most = share >= TRUNCATION_MOST or (cut_from_start(history) and dead)
         long = len(series) >= 5 or (dead and no_chance(series.steps, len(series)))
@@ -196,20 +195,30 @@ LONGER = 0.3
 
 def _pays_length(history: History) -> bool:
     """Whether longer answers earn more: by completions of a group, else where both rise."""
-    if known := _correlation(history.samples):
+    if known := link(history.samples, characters)[0]:
         return known > LONGER
     rewards = ("reward", *(f"part/{name}" for name in history.names("part/")))
     return all(any(trend(history[one].values).t > 2 for one in of) for of in (rewards, ("length", "truncated")))
 
 
-def _rises(history: History) -> bool:
-    """Whether the reward rises: by a line, or from the first tenth to the last third, as where it rises at once."""
-    values = finite(history["reward"].values)
-    if len(values) < 12:
-        return trend(values).t > 3
-    first, last = values[: max(4, len(values) // 10)], values[-len(values) // 3 :]
-    error = (first.var() / len(first) + last.var() / len(last)) ** 0.5
-    return trend(values).t > 3 or bool(last.mean() - first.mean() > 4 * error)
+FOLLOWS = 0.7
+"""The correlation of differences from step to step, from which on length is paid; trends of means are alike."""
+
+
+def _follows_length(history: History) -> bool:
+    """Whether a paid part that has its name of length rises, or a reward goes up and down with it from step to step."""
+    length, known = history["length"], weights(history) or {}
+    for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
+        series, part = history[name], name.removeprefix("part/")
+        if LENGTH.search(part) and known.get(part, 0) > 0 and trend(series.values).t > 2:
+            return True
+        _, here, there = np.intersect1d(series.steps, length.steps, return_indices=True)
+        pair = np.diff([series.values[here], length.values[there]])
+        pair = pair[:, np.isfinite(pair).all(axis=0)]
+        some = every_step(length) and pair.shape[1] >= LENGTH_ENOUGH and pair.std(axis=1).all()
+        if some and np.corrcoef(pair)[0, 1] > FOLLOWS:
+            return True
+    return False
 
 
 def _longest(history: History) -> np.ndarray:
@@ -285,7 +294,7 @@ def _finding(
         what=what + quoted(found),
         since=found[0].step,
         evidence={"share": round(share, 3), "of these rewarded above .5": len(rewarded)},
-        samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
+        samples=short([one.prompt for one in found]),
         about=about,
         causes=likely(
             history,
@@ -358,11 +367,8 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
     """
     steps = sorted({sample.step for sample in history.samples})
     early = set(steps[: max(1, round(EARLY * len(steps)))])
-    groups: dict[tuple[int, str], list[str]] = defaultdict(list)
-    for sample in history.samples:
-        if sample.step in early and sample.prompt:
-            groups[sample.step, sample.prompt].append(sample.text)
-    whole = {key: texts for key, texts in groups.items() if len(texts) >= 3}
+    groups = groups_of(one for one in history.samples if one.step in early and one.prompt)
+    whole = {key: [one.text for one in group] for key, group in groups.items() if len(group) >= 3}
     same = [key for key, texts in whole.items() if len(set(texts)) == 1]
     if len(whole) < 4 or len(same) / len(whole) < IDENTICAL_SAMPLES_MOST:
         return
@@ -371,7 +377,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         what=f"in {len(same)} of {len(whole)} groups of the first steps all completions are the same text",
         since=min(same)[0],
         evidence={"groups": len(whole), "with one text": len(same)},
-        samples=tuple(key[1][:80] for key in same[:3]),
+        samples=short([prompt for _, prompt in same]),
         causes=(
             "a temperature near 0",
             "one seed for every copy of a prompt",
@@ -424,7 +430,7 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
             f"part; {against} are in {', '.join(sorted(expected))}{quoted(wrong)}",
             since=wrong[0].step,
             evidence={"share": round(share, 3), **names},
-            samples=tuple(dict.fromkeys(one.prompt[:80] for one in wrong[:3])),
+            samples=short([one.prompt for one in wrong]),
             causes=("no part of the reward looks at the language", "a base model that hardly knows the language"),
             fix="pay for the language of the answer, or take a model that was trained on it",
         )
@@ -491,7 +497,7 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         what=f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a text{quoted(found)}",
         since=found[0].step,
         evidence={"share": round(share, 3)},
-        samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
+        samples=short([one.prompt for one in found]),
         causes=("the template ends an answer with a mark that the sampler does not stop at",),
         fix="give sampler and trainer every id that ends a text (generation_config.eos_token_id)",
     )

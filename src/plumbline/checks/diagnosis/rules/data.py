@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import as_logged, rises
+from plumbline.checks.diagnosis.facts import as_logged, rises, short
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rules.series import jumps_of
 from plumbline.checks.diagnosis.trends import trend
@@ -38,7 +38,7 @@ def find_prompts(history: History) -> Iterator[Finding]:
     """
     prompts = list(dict.fromkeys(one.prompt for one in history.samples))
     series = history["prompts_cut"]
-    cut = series.values[np.isfinite(series.values)]
+    cut = series.known[1]
     if len(cut) and cut.mean() >= SOME:
         yield _cut(f"{cut.mean():.0%} of the prompts are as long as the limit", float(cut.mean()), [])
     if len(prompts) < 8:
@@ -49,7 +49,7 @@ def find_prompts(history: History) -> Iterator[Finding]:
             level="warning",
             what=f"{len(twice) / len(prompts):.0%} of the prompts begin with the mark of the beginning twice",
             evidence={"share": round(len(twice) / len(prompts), 3)},
-            samples=tuple(prompt[:80] for prompt in twice[:3]),
+            samples=short(twice),
             causes=("the chat template writes the mark, and the tokenizer adds another",),
             fix="tokenize what the template wrote with add_special_tokens=False",
         )
@@ -68,7 +68,7 @@ def _cut(what: str, share: float, found: Sequence[str]) -> Finding:
         level="warning",
         what=f"{what}: they are cut",
         evidence={"share": round(share, 3)},
-        samples=tuple(prompt[:80] for prompt in found[:3]),
+        samples=short(found),
         causes=("the limit of a prompt's length",),
         fix="raise the limit, or leave out the prompts that do not fit",
     )
@@ -87,7 +87,7 @@ def _drift(prompts: Sequence[str]) -> Iterator[Finding]:
         what="prompts were written by one template at first and by another at last: "
         f"{_named(early)}, then {_named(late)}",
         evidence={"prompts before": changed, "prompts": len(prompts)},
-        samples=(prompts[0][:80], prompts[-1][:80]),
+        samples=short([prompts[0], prompts[-1]]),
         causes=("a run that was resumed with another tokenizer or template",),
         fix="begin again under one template, the one of SFT and of the evaluation",
     )
@@ -123,6 +123,8 @@ replacement) 0.27 are over the epochs at most, and over what is usual among the 
 FEW = 8
 """Different prompts, under which a run may be meant so."""
 ENOUGH = 40
+ANOTHER = 50
+"""Draws of each prompt in an epoch, over which it is not of another sort."""
 OFTEN = 20
 """Draws of each of few prompts: as many as passes in which a small model learns single answers by heart."""
 IN_ORDER = 16
@@ -146,7 +148,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
     if total >= ENOUGH and len(epochs) and np.isfinite(epochs[-1]) and epochs[-1] > 0 and not several:
         allowed = ceil(round(float(epochs[-1]), 3))
         # Not all trainers mean the same by an epoch; then all prompts come about equally often.
-        usual = int(np.percentile(list(draws.values()), 10)) + 1
+        usual = min(int(np.percentile(list(draws.values()), 10)), ANOTHER * allowed) + 1
         often = allowed if len(draws) < FEW else max(allowed, usual)
         again = sum(max(0, count - often) for count in draws.values())
         if again > SHARE * total:
@@ -155,7 +157,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
                 what=f"in {epochs[-1]:.2f} epochs {total} prompts were drawn, and only {len(draws)} of them differ: "
                 f"{again} draws were of a prompt that had come {often} time{'s' if often > 1 else ''}",
                 evidence={"draws": total, "different": len(draws), "epochs": float(epochs[-1])},
-                samples=tuple(prompt[:80] for prompt, _ in draws.most_common(3)),
+                samples=short([prompt for prompt, _ in draws.most_common(3)]),
                 causes=("the data have duplicates", "a resume began the data again", "a prompt that is no whole one"),
                 fix="count the different prompts of the data; resume with the place in them",
             )
@@ -238,8 +240,7 @@ def find_overlap(history: History) -> Iterator[Finding]:
     by_split: dict[str, set[str]] = {}
     for final in history.finals:
         if final.split != "train":
-            where = f"{final.task} {final.split}".strip()
-            by_split.setdefault(where, set()).update(row.id for row in final.evaluation.rows)
+            by_split.setdefault(final.where, set()).update(row.id for row in final.evaluation.rows)
     for where, ids in by_split.items():
         if shared := sorted(ids & trained):
             yield Finding(
@@ -259,7 +260,7 @@ def find_overlap(history: History) -> Iterator[Finding]:
             what=f"{len(both)} of {len(asked)} prompts of the stored evaluations were trained on",
             since=history.evaluated[0].step,
             evidence={"shared": len(both), "of": len(asked)},
-            samples=tuple(prompt[:80] for prompt in both[:3]),
+            samples=short(both),
             causes=("splits that are not disjoint", "an evaluation on a slice of the training rows"),
             fix="evaluate on prompts that training does not draw; what is measured now says nothing of new ones",
         )
@@ -321,7 +322,7 @@ def _sorted_by(
         + (f", and the reward jumps at step {jumps[0]}, where it changes" if jumps else ""),
         since=jumps[0] if jumps else None,
         evidence={"prompts": len(rows), "share explained" if kinds is not None else "correlation": round(share, 3)},
-        samples=(rows[0].prompt[:80], rows[-1].prompt[:80]),
+        samples=short([rows[0].prompt, rows[-1].prompt]),
         causes=("rows in the order of the file", "a curriculum"),
         fix="shuffle the rows, unless the order is meant; compare rewards of early and late steps within a kind only",
     )
@@ -376,7 +377,7 @@ def find_coverage(history: History) -> Iterator[Finding]:
         return
     for task in history.names("epoch/") or [""]:
         series = history[f"epoch/{task}" if task else "epoch"]
-        values = series.values[np.isfinite(series.values)]
+        values = series.known[1]
         if not len(values) or values[-1] >= LITTLE:
             continue
         whole = round(history.last_step / max(float(values[-1]), 1e-9))

@@ -31,13 +31,12 @@ def find_gain(history: History) -> Iterator[Finding]:
     Each greedy evaluation of this stage against the one before it on the same examples.
     """
     for after, before in pairs(history):
-        where = f"{after.task} {after.split}".strip()
         try:
             compared = compare(before.evaluation, after.evaluation)
         except IncomparableError as error:
             yield Finding(
                 level="warning",
-                what=f"{before.stage} and {history.name} cannot be compared on {where}: {error}",
+                what=f"{before.stage} and {history.name} cannot be compared on {after.where}: {error}",
                 causes=("the metric or the examples changed between the stages",),
                 fix="evaluate both again under one version",
             )
@@ -48,7 +47,7 @@ def find_gain(history: History) -> Iterator[Finding]:
         if way == "fall":
             yield Finding(
                 level="warning",
-                what=f"after {history.name} the greedy reward on {where} is lower: {change.mean:+.3f} "
+                what=f"after {history.name} the greedy reward on {after.where} is lower: {change.mean:+.3f} "
                 f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}",
                 evidence=evidence,
                 causes=("too high a rate for the signal there is", "what is paid in training is not what is evaluated"),
@@ -59,7 +58,7 @@ def find_gain(history: History) -> Iterator[Finding]:
             is_few, there = scatter.units < FEW, f"{scatter.units} {scatter.unit}"
             yield Finding(
                 level="note",
-                what=f"on {where} {history.name} changed nothing that can be told from noise: {change.mean:+.3f} "
+                what=f"on {after.where} {history.name} changed nothing that can be told from noise: {change.mean:+.3f} "
                 f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}, p = {compared.p_value:.2g}"
                 + (f"; {there} miss differences under {seen:.2f} more than one time in five" if is_few else ""),
                 evidence=evidence,
@@ -220,8 +219,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     """
     name = "eval/reward" if len(history["eval/reward"]) >= PLATEAU_ENOUGH else "reward"
     series = history[name]
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     if len(values) < (PLATEAU_ENOUGH if name != "reward" else 5 * PLATEAU_ENOUGH):
         return
     places = np.arange(len(values))
@@ -336,12 +334,12 @@ def find_no_better(history: History) -> Iterator[Finding]:
     for final, best, gap in beside:
         if gap.low > 0:
             continue
-        where, mine = f"{final.task} {final.split}".strip(), final.evaluation.mean_reward
+        mine = final.evaluation.mean_reward
         less = gap.high < 0 and mine < HALF * (mine - gap.mean) and final.task not in learnt
         yield Finding(
             level="warning" if less else "note",
-            what=f"on {where} the model earns {'less than' if gap.high < 0 else 'no more than'} the control {best}, "
-            f"which does not know the answer: {gap:+.3f}, n = {gap.n}",
+            what=f"on {final.where} the model earns {'less than' if gap.high < 0 else 'no more than'} the control "
+            f"{best}, which does not know the answer: {gap:+.3f}, n = {gap.n}",
             evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "control": best},
             causes=("the model has not learnt the task", "the weights that were evaluated are not the trained ones"),
             fix="read its answers; if they are no answers at all, begin with SFT or a larger model",
@@ -396,11 +394,10 @@ def find_part_lost(history: History) -> Iterator[Finding]:
             error = float(np.std(found, ddof=1)) / n**0.5 if n > 1 else np.inf
             if n < PART_LOST_ENOUGH or mean > -LARGE or mean > -PART_LOST_SURE * error:
                 continue
-            where = f"{after.task} {after.split}".strip()
             yield Finding(
                 level="warning",
-                what=f"on {where} {after.stage} raised the reward by {rose.mean:+.3f} and the part {name} fell by "
-                f"{-mean:.3f} (n = {n})",
+                what=f"on {after.where} {after.stage} raised the reward by {rose.mean:+.3f} and the part {name} "
+                f"fell by {-mean:.3f} (n = {n})",
                 evidence={"reward": rose.mean, name: mean, "n": n},
                 causes=("the parts that rose are cheaper to earn, and cost this one", "a cheat that the reward pays"),
                 fix=f"read answers that lost {name}; raise its weight",
@@ -422,7 +419,18 @@ EXPLAIN = (
     *("no-signal", "rate-exhausted", "small-updates", "gap", "kl", "loss-zero", "reward-falls", "truncation"),
     *("zero-variance-groups", "dead-part", "parts-oppose", "entropy", "length", "degenerate-output"),
     *("identical-samples", "gradient-spikes", "mostly-noise", "clip-idle", "lost-reward", "parser", "references"),
-    *("unjudged", "outage", "prompts", "goes-on", "wrong-language", "jump", "untrained", "gain", "not-finite"),
+    *(
+        "gold-unpaid",
+        "unjudged",
+        "outage",
+        "prompts",
+        "goes-on",
+        "wrong-language",
+        "jump",
+        "untrained",
+        "gain",
+        "not-finite",
+    ),
 )
 """Checks whose findings say why a reward did not rise."""
 

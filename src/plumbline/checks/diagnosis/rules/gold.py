@@ -19,6 +19,8 @@ GOLD_UNPAID_ENOUGH = 5
 PAID_WRONG = 0.05
 """Share of the wrong answers that a part may pay, and still be one of rightness: a gold answer has more than one form
 that no reading here knows."""
+DEALT_ENOUGH, DEALT_LESS = 40, 0.2
+"""Groups with right and wrong answers, and the share of the rewards' range that right ones would earn more by."""
 GOLD_UNPAID_LOOKED_AT = 2000
 """Completions, evenly over the run."""
 _LONG = 2000
@@ -41,7 +43,10 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     known = set(map(id, right))
     wrong = [one for one in samples if id(one) not in known]
     parts = _of_rightness(right, wrong)
-    if not parts or not _of_prompts(samples):
+    if not _of_prompts(samples):
+        return
+    if not parts:
+        yield from _dealt(right, wrong)
         return
     lost = [one for one in right if all(_value(one, name) <= low for name, low in parts.items())]
     share = len(lost) / len(right)
@@ -63,6 +68,32 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
             "a form that is asked for, and is paid with the answer only",
         ),
         fix="read answers leniently, and pay form by a part of its own",
+    )
+
+
+def _dealt(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding]:
+    """Whether right answers surely earn no more than those to the same prompt that do not hold the gold answer."""
+    groups: dict[tuple[int, str], tuple[list[float], list[float]]] = {}
+    for place, some in enumerate((right, [one for one in wrong if one.gold.strip() not in one.text])):
+        for one in some:
+            groups.setdefault((one.step, one.prompt), ([], []))[place].append(_value(one, ""))
+    gaps = [np.mean(good) - np.mean(bad) for good, bad in groups.values() if good and bad]
+    earned = np.array([_value(one, "") for one in right])
+    if len(gaps) < DEALT_ENOUGH or not np.isfinite(gaps).all() or not np.isfinite(earned).all():
+        return
+    surely, least = 3 * float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5, DEALT_LESS * float(np.ptp(earned))
+    some_paid = least / 2 < earned.mean() - earned.min() < np.ptp(earned) - least / 2
+    if not some_paid or np.mean(gaps) > min(surely, least - surely):
+        return
+    yield Finding(
+        level="warning",
+        what=f"answers that equal the gold answer earn no more than others to the same prompt ({np.mean(gaps):+.3f})",
+        evidence={"difference": float(np.mean(gaps)), "groups": len(gaps)},
+        causes=(
+            "rewards are dealt to other answers than theirs: their order is lost",
+            "the reward pays something else",
+        ),
+        fix="score some of these answers by hand, and compare with the reward that is stored beside each",
     )
 
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import EQUAL, weights
+from plumbline.checks.diagnosis.facts import EQUAL, characters, enough, link, short, weights
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, outcome
 from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
 from plumbline.checks.diagnosis.trends import fall_of, finite, height, order, trend
 
 Values = NDArray[np.float64]
-ENOUGH = 24
+ENOUGH = 12
 """Steps with completions: the first tenth and the last fifth are compared, and four steps are the least of both."""
 MOST_STEPS, MOST_ANSWERS, MOST_OF_PROMPT, MOST_CHARACTERS = 120, 16, 4, 1000
 """Of a run, a step, a prompt at a step, and an answer: more are not read, which bounds the work to about a second."""
@@ -34,8 +34,8 @@ at most to count as still. Set on the first half of benchmarks/hacking.py."""
 FAR, STILL = 0.3, 0.15
 """Share of its height that the reward must rise by, and the share of that, of what is left to its highest, that a
 logged scalar may rise by at most to count as still."""
-IN_ORDER = -2.7
-"""Standard errors of the order of what falls for sure, however few its rows are."""
+SURE, IN_ORDER = 3.0, -2.7
+"""Standard errors of a rise that rows of means leave open, and of the order of what falls for sure in few rows."""
 NOTHING, ROOM, PERCENT = 0.05, 0.2, 5.0
 """Of the highest of a rate: the level that is none, and what must be left to rise by; a rate over 5 is one of 100."""
 LINKED = 0.1
@@ -45,13 +45,15 @@ LONGER, PAID, EXPLAINED = 1.8, 0.6, 0.5
 is enough. Set on the first half of benchmarks/hacking.py."""
 LOOPS, MORE_LOOPS = 0.6, 0.4
 """Share of an answer's rows of three words that repeat another one, and the rise of it. Ditto."""
-RARE, COMMON = 0.2, 0.8
+RARE, COMMON = 0.5, 0.8
 """Share of the answers with a phrase of three words, at first and, in the middle of the answer, at last. Ditto."""
 SAME, TIMES = 0.25, 2.0
 """Overlap (Jaccard) of the pairs of words of answers to different prompts at last, and against the first. Ditto."""
 TOLD = 0.04
 """Overlap of answers to one prompt less that of answers to others: a rise by more says that answers heed the prompt
 more than before, and no text is blamed then. Ditto."""
+COPIED = 0.6
+"""Share of the prompt's rows of three words that answers have at last, whose copies are paid."""
 BAND = 0.2
 """Share of its whole change that the running mean of a signal must have left for good at the onset."""
 
@@ -65,6 +67,8 @@ class Sign:
     onset: int
     alone: bool
     """Whether it is enough without another one."""
+    paid: bool = True
+    """Whether it may be what the reward pays for."""
 
 
 @rule("reward-hacking", needs=("reward", "samples|truth/|part/"), live=False)
@@ -95,9 +99,9 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
         what=f"the reward rose ({came.first:.3f} to {came.last:.3f}), and " + ", ".join(one.said for one in signs),
         since=began,
         evidence={f"{one.name}: onset": one.onset for one in signs},
-        samples=tuple(one.prompt[:80] for one in best),
+        samples=short([one.prompt for one in best]),
         about=" and ".join(one.name for one in signs),
-        causes=tuple(f"{one.name} is paid, and not what the prompt asks for" for one in signs),
+        causes=tuple(f"{one.name} is paid, and not what the prompt asks for" for one in signs if one.paid),
         fix="read the answers with the highest rewards; score a hundred of the first and of the last steps by hand",
     )
 
@@ -147,7 +151,7 @@ def _still(history: History, came: RewardOutcome, series: Series) -> tuple[float
     scale = (1.0 if scale < PERCENT else 100.0) if rate else scale
     room = scale - float(values[: max(1, len(values) // 3)].mean()) if rate else scale
     nothing = NOTHING * scale if rate else 0.0
-    free = values.mean() < nothing or (len(values) >= ENOUGH and not _linked(history["reward"], series))
+    free = values.mean() < nothing or (enough(series, 2 * ENOUGH) and not _linked(history["reward"], series))
     if not free or gained < FAR or room < ROOM * scale or 2 * len(values) <= came.change.n:
         return -np.inf, nothing
     return STILL * gained * room, nothing
@@ -181,18 +185,18 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     if down is None or up is None:
         return
     first, last, began = -down.first, -down.last, _onset(series)
-    good = np.isfinite(series.values)
+    steps, values = series.known
     sure = bool(down.better) or order(series.values) < IN_ORDER
     fell = sure and first - last > LOST * abs(first) and not truth.is_part
-    peak = None if fell or truth.is_part else fall_of(series.values[good], up.alike)
+    peak = None if fell or truth.is_part else fall_of(values, up.alike)
     if peak is not None:  # from a height that it had reached, while the reward went on
-        began = int(series.steps[good][peak.place])
+        began = int(steps[peak.place])
         after = trend(history["reward"].since(began).values)
         fell, first, last = after.last > after.first, peak.best, peak.last
-    still = up.change.high < truth.most and (not up.better or up.last < truth.nothing)
+    still = _most(up, values) < truth.most and (not up.better or up.last < truth.nothing)
     if not fell and not still:
         return
-    zero = not series.values[good].any()
+    zero = not values.any()
     said = f"fell ({first:.3f} to {last:.3f})" if fell else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
     yield Finding(
         level="fatal" if fell and last < FATAL * first else "warning",
@@ -210,6 +214,15 @@ def _against(history: History, came: RewardOutcome, truth: Truth) -> Iterator[Fi
     )
 
 
+def _most(rise: RewardOutcome, values: Values) -> float:
+    """The most that a series surely rose by; neighbours that are means of several steps are hardly alike."""
+    if rise.every:
+        return rise.change.high
+    third, noise = max(2, len(values) // 3), float(np.diff(values).std()) / 2**0.5
+    rose = float(values[-third:].mean() - values[:third].mean())
+    return min(rise.change.high, rose + SURE * noise * (2 / third) ** 0.5)
+
+
 def _rise(history: History, series: Series) -> RewardOutcome | None:
     return outcome(replace(history, series={"reward": series}))
 
@@ -225,17 +238,31 @@ def _scatter(steps: dict[int, list[Sample]], value: Callable[[Sample], float | N
 
 
 def _signs(history: History, came: RewardOutcome, steps: dict[int, list[Sample]]) -> Iterator[Sign]:
-    """Signs of the texts; none where answers heed the prompt more than at first, or prompts are not known."""
+    """Signs of the texts; but for copies none where answers heed the prompt more than at first, or it is not known."""
+    known, parts = weights(history) or {}, history.names("part/")
+    for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
+        part = _rise(history, history[f"part/{name}"])
+        if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
+            said = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
+            yield Sign(name, said, _onset(history["reward"]), alone=False, paid=False)
+    texts = [one for these in steps.values() for one in these]
+    copied = _means(steps, _copied)
+    first, last = _ends(copied.values)
+    linked, slope = link(texts, _copied)
+    if last > COPIED and last > LONGER * first and slope * (last - first) > EXPLAINED * came.change.mean:
+        yield Sign(
+            "copies", f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)", _onset(copied), linked > PAID
+        )
     overlaps = [_overlaps(these) for these in steps.values()]
     within, across = (Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True))
     told = _ends(within.values - across.values)
     if not np.isfinite(told).all() or told[1] - told[0] > TOLD:
         return
-    length = _means(steps, lambda one: float(len(one.text)))
+    length = _means(steps, characters)
     first, last = _ends(length.values)
-    link, slope = _link(steps)
-    if link > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
-        alone = link > PAID and slope * (last - first) > EXPLAINED * came.change.mean
+    linked, slope = link(texts, characters)
+    if linked > LINKED and _sure(history, length) and last > LONGER * max(first, 1.0):
+        alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
         yield Sign("length", f"answers grew from {first:.0f} to {last:.0f} characters", _onset(length), alone)
     loops = _means(steps, lambda one: _repeated(one.text))
     first, last = _ends(loops.values)
@@ -293,8 +320,7 @@ def _sure(history: History, series: Series) -> bool:
 
 def _onset(series: Series) -> int:
     """The step since which the running mean is outside of the first band for good."""
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     width = max(1, min(max(3, len(values) // 12), len(values)))
     means = np.convolve(values, np.ones(width) / width, mode="valid")
     first, last = means[:2].mean(), means[-max(1, len(means) // 5) :].mean()
@@ -333,15 +359,10 @@ def _overlaps(these: Sequence[Sample]) -> tuple[float, float]:
     return within, across
 
 
-def _link(steps: dict[int, list[Sample]]) -> tuple[float, float]:
-    """Within groups: the correlation of length and reward, and the reward of a character more."""
-    groups: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-    for step, these in steps.items():
-        for one in these:
-            groups[step, one.prompt].append((len(one.text), one.reward or 0.0))
-    length, reward = np.concatenate([np.array(pairs) - np.mean(pairs, axis=0) for pairs in groups.values()]).T
-    both, own, paid = float(length @ reward), float(length @ length), float(reward @ reward)
-    return (both / (own * paid) ** 0.5, both / own) if own * paid > EQUAL**2 else (0.0, 0.0)
+def _copied(one: Sample) -> float:
+    """The share of the prompt's rows of three words that the answer has."""
+    asked = _rows(_units(one.prompt[-MOST_CHARACTERS:]), 3)
+    return len(asked & _rows(_units(one.text), 3)) / len(asked) if asked else 0.0
 
 
 def _phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:

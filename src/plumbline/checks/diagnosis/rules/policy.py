@@ -7,7 +7,7 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule, stood
-from plumbline.checks.diagnosis.facts import agree, level, likely, rises, zeros
+from plumbline.checks.diagnosis.facts import agree, enough, level, likely, rises, zeros
 from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.losses import too_high
@@ -40,8 +40,7 @@ def find_kl(history: History) -> Iterator[Finding]:
     In the order of how bad it is; one finding.
     """
     series = history["kl"]
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     if not len(values):
         yield from _below(history["kl_sum"], BELOW, " of an answer")
         return
@@ -206,8 +205,8 @@ def find_gap(history: History) -> Iterator[Finding]:
 
 def _measured(history: History, name: str, some: float, limit: float, least: float) -> Finding | None:
     """What a logged difference says of itself."""
-    good = np.isfinite(history[name].values)
-    steps, values = history[name].steps[good], np.abs(history[name].values[good])
+    steps, values = history[name].known
+    values = np.abs(values)
     if len(values) < 3:
         return None
     first, last = float(np.median(values[:WINDOW])), float(np.median(values[-WINDOW:]))
@@ -291,6 +290,7 @@ SHARE = 0.1
 """Of what it was at first."""
 WARM = 0.8
 """A temperature that is none of the causes."""
+ENTROPY_ENOUGH = 20
 MUCH = 1.0
 """Nats a token that it rose by; English text has about 2 to 3 under a small model."""
 
@@ -302,17 +302,16 @@ def find_entropy(history: History) -> Iterator[Finding]:
     The first tenth of the steps against the last.
     """
     values = finite(history["entropy"].values)
-    if len(values) < 20 or (values < -1e-6).any():
+    if not enough(history["entropy"], ENTROPY_ENOUGH) or (values < -1e-6).any():
         return  # a loss term of that name, with its sign
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     steps = history["entropy"].steps[np.isfinite(history["entropy"].values)]
-    reward = history["reward"].values
-    rising = len(reward) >= 20 and trend(reward).t > 2
+    reward = trend(history["reward"].values)
     if last < GONE and last < SHARE * first:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
-            level="note" if rising else "warning",
+            level="note" if reward.t > 2 else "warning",
             what=f"the entropy fell from {first:.3f} to {last:.4f} nats a token: the answers of a group are nearly "
             "the same",
             since=int(steps[gone[0]]) if len(gone) else None,
@@ -327,7 +326,7 @@ def find_entropy(history: History) -> Iterator[Finding]:
             fix="stop where the evaluation stopped rising; for a longer run raise the upper clip or take more prompts",
         )
     elif last > first + MUCH and last > 2 * first:
-        falling = len(reward) >= 20 and trend(reward).t < -2
+        falling = reward.t < -2
         yield Finding(
             level="fatal" if falling else "warning",
             what=f"the entropy rose from {first:.2f} to {last:.2f} nats a token"
@@ -367,7 +366,7 @@ def find_untrained(history: History) -> Iterator[Finding]:
     if history.name == "base" or history.has("preference/") or known:
         return
     series = history["entropy" if history.kind == "rl" else "loss"]
-    values = series.values[np.isfinite(series.values)]
+    values = series.known[1]
     right = history["accuracy"].values
     if not len(values) or series.steps[0] > 10 or not HIGH <= values[0] <= MOST:
         return
@@ -423,11 +422,10 @@ def find_unchanged(history: History) -> Iterator[Finding]:
         lengths = sorted(len(row.completion) for row in rows)
         if same < SAME * len(rows) or lengths[len(lengths) // 2] < UNCHANGED_LONG:
             continue
-        where = f"{after.task} {after.split}".strip()
         yield Finding(
             level="warning",
-            what=f"after {after.stage} {same} of {len(rows)} greedy answers on {where} are letter by letter those of "
-            f"{before.stage}",
+            what=f"after {after.stage} {same} of {len(rows)} greedy answers on {after.where} are letter by letter "
+            f"those of {before.stage}",
             evidence={"same": same, "n": len(rows)},
             causes=(
                 "the weights before training were evaluated: an adapter that was not loaded, a wrong path",

@@ -9,7 +9,7 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.check import rule
-from plumbline.checks.diagnosis.facts import RISES, agree, likely, quoted, rises, sums, weights
+from plumbline.checks.diagnosis.facts import RISES, agree, enough, likely, quoted, rises, short, sums, weights
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, jumps_of
@@ -115,12 +115,12 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
     known, rose = weights(history) or {}, rises(history)
     none = NO_WEIGHT * max(map(abs, known.values()), default=0.0)
     for name, weight in known.items():
-        if weight <= none and rose:
+        if (weight <= none and rose) or weight < -none:
             yield from _unpaid(history, name, 0.0 if weight >= -none else weight)
     ends = {
-        name: ends_of(values)
+        name: ends_of(finite(history[name].values))
         for name in (*(f"part/{name}" for name in history.names("part/")), "reward")
-        if len(values := finite(history[name].values)) >= PARTS_OPPOSE_ENOUGH
+        if enough(history[name], PARTS_OPPOSE_ENOUGH)
     }
     if "reward" not in ends or trend(history["reward"].values).t < -2:
         return
@@ -161,17 +161,20 @@ def _unpaid(history: History, name: str, weight: float) -> Iterator[Finding]:
     series = history[f"part/{name}"]
     down = outcome(replace(history, series={"reward": replace(series, values=-series.values)}))
     values = finite(series.values)
-    sure = ends_of(values)[2] if len(values) >= PARTS_OPPOSE_ENOUGH else 0.0
-    if down is None or not (down.better or sure < -PARTS_OPPOSE_SURE):
+    sure = ends_of(values)[2] if enough(series, PARTS_OPPOSE_ENOUGH) else 0.0
+    if down is None:
         return
     first, last = -down.first, -down.last
-    if first - last <= max(PARTS_OPPOSE_LEAST * height(values), PARTS_OPPOSE_LARGE * abs(first)):
+    lost = first - last > max(PARTS_OPPOSE_LEAST * height(values), PARTS_OPPOSE_LARGE * abs(first))
+    fell = lost and (down.better or sure < -PARTS_OPPOSE_SURE)
+    wrong = weight < 0 <= values.min() and bool(WANTED.search(name)) and not MEASURED.search(name)
+    if not (fell and rises(history)) and not wrong:
         return
     # A charge that is logged as a number below 0 is paid under a weight below 0.
     meant = (weight == 0 or first >= 0) if MEASURED.search(name) else weight < 0 and not WANTED.search(name)
     yield Finding(
         level="note" if meant else "warning",
-        what=f"the part {name} fell from {first:.3f} to {last:.3f} while the reward rose: it is "
+        what=f"the part {name} {f'fell from {first:.3f} to {last:.3f} while the reward rose: it ' if fell else ''}is "
         f"{'charged' if weight else 'dropped'} (its weight in the logged reward is {weight:.2g})",
         evidence={"change": round(last - first, 4), "weight": round(weight, 4)},
         about=name,
@@ -247,7 +250,7 @@ def _unknown(history: History, name: str) -> Finding | None:
         since=lost[0].step,
         evidence={"completions": len(lost), "share": round(share, 4)},
         about=name,
-        samples=tuple(one.prompt[:80] for one in lost[:3]),
+        samples=short([one.prompt for one in lost]),
         causes=("the function cannot judge them, and they are counted as 0",),
         fix="a reward that is not known is no reward of 0: leave such completions out, or judge them",
     )
@@ -300,7 +303,7 @@ def find_references(history: History) -> Iterator[Finding]:
     for final in history.finals:
         if final.stage != REFERENCE:
             continue
-        mean, where = final.evaluation.mean_reward, f"{final.task} {final.split}".strip()
+        mean, where = final.evaluation.mean_reward, final.where
         headline = final.evaluation.headline
         limit = headline.limits.get(final.mode) if headline is not None else None
         if final.mode == ORACLE and mean < 1 - 1e-6:
@@ -423,12 +426,11 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     means of several steps, thirds, where the first line says that it fell.
     """
     series = history["reward"]
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     came, few = outcome(history), len(values) < FALL_ENOUGH
-    if came is None or (few and (came.every or not came.worse)):
+    if came is None or (few and came.every):
         return
-    fall = fall_of(values, came.alike, sure=few)
+    fall = fall_of(values, came.alike, sure=came.worse)
     if fall is None:
         return
     spread = finite(history["reward_std"].values)

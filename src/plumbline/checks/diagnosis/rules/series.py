@@ -352,8 +352,7 @@ def find_jump(history: History) -> Iterator[Finding]:
 
 def jumps_of(series: Series) -> dict[int, tuple[float, float, float]]:
     """Steps that begin another level at once: how many standard deviations it is away, and both levels."""
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     if len(values) < JUMP_ENOUGH:
         return {}
     windows = np.lib.stride_tricks.sliding_window_view(values, 2 * BESIDE)

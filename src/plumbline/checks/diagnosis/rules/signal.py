@@ -11,14 +11,18 @@ from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
     LONG,
+    MOST,
     cut_from_start,
     equal_groups,
     every_step,
+    groups_of,
     learns,
     likely,
     no_chance,
     quoted,
     rewards_differ,
+    rises,
+    short,
     spread_of_batch,
     steps_apart,
     top,
@@ -46,6 +50,7 @@ GRADIENT = "the gradient is zero"
 STILL = "the reward is the same number"
 PRINTED, PRINTED_ZERO = 1e-3, 0.05
 """What printing may have changed a reward by that never varies; one that is 0 is printed as 0.0 by most."""
+ALIKE = "the answers to a prompt are all alike: a temperature near 0, or one seed for all of them"
 NEVER = "the gradient never reaches the weights: they are frozen, or the graph is cut"
 PATIENCE = 10
 """Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other number."""
@@ -167,6 +172,10 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
     zero, highest = abs(level) < EQUAL, top(history)
     full = highest is not None and level > NO_SIGNAL_TOP * highest
     mixed = because == GRADIENT and _some(history) and spread_of_batch(history)
+    rewards, shares = finite(history["reward"].since(start).values), finite(history["zero_std"].since(start).values)
+    varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
+    equal = len(shares) > 0 and float(shares.mean()) >= MOST
+    cancel = not varies and _parts_move(history)
     return Finding(
         level=how,
         what=f"{because} in {share:.0%} of the logged steps (rewards there: {level:.3f}"
@@ -178,19 +187,17 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
             history,
             *(
                 ("parts of the reward that cancel one another",)
-                if zero and _parts_move(history)
+                if cancel
+                else ("prompts that are too hard: hardly any answer earns anything",)
+                if zero and varies
                 else ("the reward is 0 for everything: look at completions first, then at what reads them",)
                 if zero
                 else (
-                    *(
-                        (NEVER, "all answers to a prompt earn the same, and the logged deviation is the batch's")
-                        if mixed
-                        else ()
-                    ),
                     *(("the prompts are solved, or every answer is paid in full",) if full else ()),
-                    ("the reward does not tell answers apart", _spread),
-                    (NEVER, lambda run: mixed or _none(run)),
-                    ("parts of the reward that cancel one another", lambda run: mixed or len(run.names("part/")) == 1),
+                    (NEVER, lambda run: equal or not (mixed or (varies and not _none(run)))),
+                    (ALIKE + ("; the logged deviation is the batch's" if mixed else ""), lambda _: full or not varies),
+                    ("the reward does not tell answers apart", lambda run: varies or _spread(run)),
+                    (NEVER, lambda run: equal or mixed or varies or _none(run)),
                 )
             ),
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
@@ -205,9 +212,9 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
 
 
 def _parts_move(history: History) -> bool:
-    """Whether a part of the reward is not the same in all steps."""
+    """Whether several parts of the reward are not the same in all steps."""
     parts = [finite(history[f"part/{name}"].values) for name in history.names("part/")]
-    return any(len(values) > 0 and np.ptp(values) > EQUAL for values in parts)
+    return sum(len(values) > 0 and bool(np.ptp(values) > EQUAL) for values in parts) > 1
 
 
 def _earned(history: History, start: int, level: float) -> list[Sample]:
@@ -286,6 +293,9 @@ ZERO_VARIANCE_GROUPS_TOP, LOW = 0.9, 0.1
 """Of the most that can be earned: equal groups that earn more are solved, and too hard where they earn less."""
 WINDOW = 10
 ZERO_VARIANCE_GROUPS_SOLVED, UNKNOWN = ", at the top: they are solved", ", of a scale that is not known"
+BOTTOM, TAUGHT, ALWAYS = ", at the bottom: they are too hard", 0.75, 0.9
+"""What says that rewards are low; a share of equal groups that pairs have while a reward of 0 and 1 rises, and one at
+first and at last that leaves nothing to learn."""
 
 
 @rule("zero-variance-groups", needs=("zero_std|samples|reward_std",))
@@ -296,7 +306,7 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     logged, rewards whose deviation is gone.
     """
     shares = equal_groups(history.samples)
-    if shares is None:
+    if shares is None or (shares.values >= 1).all():  # few of the steps may be stored
         shares = history["zero_std"]
     if not len(shares):
         yield from _saturated(history)
@@ -307,9 +317,11 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     share, earned = float(np.mean(last)), finite(history["reward"].last(WINDOW).values)
     level = float(earned.mean()) if len(earned) else float("nan")
     where, causes, fix = _where(history, share, level)
-    solved = where == ZERO_VARIANCE_GROUPS_SOLVED
+    solved = where == ZERO_VARIANCE_GROUPS_SOLVED or (where == UNKNOWN and _high(level, share))
+    always = min(share, float(shares.values[:window].mean())) > ALWAYS
+    taught = share < TAUGHT and where != BOTTOM and rises(history)
     yield Finding(
-        level="note" if solved or (where == UNKNOWN and _high(level, share)) else "warning",
+        level="note" if taught or (solved and not always) else "warning",
         what=f"in the last {window} logged steps {share:.0%} of the groups have equal rewards"
         + (f" (mean reward {level:.3g})" if where == UNKNOWN else where),
         since=int(shares.last(window).steps[0]),
@@ -357,15 +369,17 @@ def _where(history: History, share: float, level: float) -> tuple[str, tuple[str
     if highest is not None and _high(level / highest, share):
         return ZERO_VARIANCE_GROUPS_SOLVED, ("solved prompts are drawn again",), "take harder prompts"
     if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
-        return ", at the bottom: they are too hard", ("prompts are too hard", "a reward of few values"), more
+        return BOTTOM, ("prompts are too hard", "a reward of few values"), more
     if highest is not None:
         said = f", in the mean {level:.3g} of {highest:g}"
         return said, ("some prompts are too hard, and others solved", "a reward of few values"), more
-    return (
-        UNKNOWN,
-        ("prompts are too hard, or solved: what can be earned is not known", "a reward of few values"),
-        (f"read the rewards of some groups; {more}"),
+    solved = _high(level, share)
+    why = (
+        "solved, if 1 is the most that can be earned"
+        if solved
+        else "too hard, or solved: what can be earned is not known"
     )
+    return UNKNOWN, (f"prompts are {why}", "a reward of few values"), f"read the rewards of some groups; {more}"
 
 
 def _high(level: float, share: float) -> bool:
@@ -446,15 +460,12 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
 
     Of the prompts that were visited three times or more. It costs rollouts and breaks nothing: a note.
     """
-    visits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in history.samples:
-        if one.prompt and one.reward is not None:
-            visits[one.prompt][one.step].append(one.reward)
-    often = {
-        prompt: [rewards for rewards in steps.values() if len(rewards) > 1]
-        for prompt, steps in visits.items()
-        if sum(len(rewards) > 1 for rewards in steps.values()) >= VISITS
-    }
+    visits: dict[str, list[list[float]]] = defaultdict(list)
+    for (_, prompt), group in groups_of(history.samples).items():
+        rewards = [one.reward for one in group if one.reward is not None]
+        if prompt and len(rewards) > 1:
+            visits[prompt].append(rewards)
+    often = {prompt: groups for prompt, groups in visits.items() if len(groups) >= VISITS}
     stuck = {
         prompt: groups[-1][0]
         for prompt, groups in often.items()
@@ -467,7 +478,7 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
         level="note",
         what=f"{len(stuck)} of {len(often)} prompts gave every one of their groups equal rewards, {len(low)} of them 0",
         evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
-        samples=tuple(prompt[:80] for prompt in list(stuck)[:3]),
+        samples=short(list(stuck)),
         causes=("prompts that are too hard",) if 2 * len(low) > len(stuck) else ("prompts that are solved",),
         fix="leave them out for a while: they cost rollouts and have no gradient",
     )
@@ -509,8 +520,7 @@ def find_outage(history: History) -> Iterator[Finding]:
 
 def _away(series: Series, spread: Series) -> np.ndarray:
     """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged there is none."""
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.known
     mixed = set(spread.steps[spread.values > 1e-6].tolist())
     zero = np.array(
         [at for at in np.flatnonzero(np.abs(values) < 1e-12) if int(steps[at]) not in mixed], dtype=np.int64
