@@ -40,7 +40,7 @@ def few_verdicts(monkeypatch):
         ("dice", "repeat", "fatal", "were judged otherwise the second time"),
         ("main thread only", "repeat", "fatal", "then no reward"),
         ("all dice", "repeat", "fatal", "were judged otherwise the second time"),
-        ("hostile", "hostile", "warning", "15 of 16 hostile texts earn something"),
+        ("hostile", "hostile", "warning", "16 of 17 hostile texts earn something"),
         ("strict pays more", "readings", "fatal", "earn less when they are read leniently"),
         ("ragged gold", "readings", "warning", "120 gold answers earn less when they are read strictly"),
         ("contains", "cheat", "fatal", "an answer that knows nothing earns"),
@@ -405,7 +405,8 @@ def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_nam
     assert found["effective_weights"] == pytest.approx({"accuracy": 0.8, "hashes": 0.2})
     assert found["gold"]["mean"] == 1.0
     notes = [one["what"] for one in found["findings"] if one["check"] == "rows"]
-    assert notes[:2] == ["guessed: prompt 'question', gold '#### {answer}'", "columns that are in no prompt: aside"]
+    aside = "columns that are left out of the prompts: aside"
+    assert notes[:2] == ["guessed: prompt 'question', gold '#### {answer}'", aside]
     write_jsonl(tmp_path / "rows.jsonl", [{**row, "answer": int(row["answer"])} for row in rows])
     found = users("accuracy", gold=None)
     (finding,) = [one for one in found["findings"] if one["level"] != "note"]

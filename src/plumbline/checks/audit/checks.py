@@ -55,6 +55,8 @@ SOME, ROWS = 0.05, 50
 """Share of the rows that may pay anything before that is fatal, and how many are listed."""
 FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
 """Names of parts that pay for form."""
+PENALTY = re.compile(r"penal|punish|repet|overlong", re.IGNORECASE)
+"""Names of parts that only take away."""
 SLOW, TIMES = 2.0, 50
 """Seconds, and times the median, that a verdict on a hostile text may take."""
 
@@ -121,6 +123,9 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
         if most < 1 - EXACT and not golden:
             what = f"no text tried raised the part {name} over {most:.2f}, and no gold answer says whether one can"
             yield Finding("note", what, check="part-unreached", evidence=evidence)
+        elif most == 0 and PENALTY.search(name):
+            what = f"the part {name} was 0 for all {len(known)} texts: nothing that was tried is punished"
+            yield Finding("note", what, check="part-silent", evidence=evidence)
         elif most == 0 and seen.label is None:
             what = f"the part {name} was 0 for all {len(known)} texts, gold answers included"
             causes = ("it looks for what no answer has", "it reads the wrong column, or another unit or case")
@@ -400,9 +405,9 @@ def form(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="range")
 def ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
-    if seen.ranges:
+    if seen.users is not None and seen.users.inferred:
         what = "the functions' ranges are not declared; these figures take them from what gold answers, controls and "
-        yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=seen.ranges)
+        yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=seen.users.declared())
 
 
 @check("reward", name="rows")

@@ -275,13 +275,14 @@ def look(what: Start) -> _Seen:
         sum(len(message["content"]) for message in one.messages) for one in seen.task.examples("train")[:LOOKED_AT]
     ]
     what_is_asked = ", ".join(f"{key} {value!r}" if "{" in value else f"column {value}" for key, value in asked.items())
-    head = [
+    left = ", ".join(unasked(raw, seen.options, named))
+    more = f"; left out of them: {left} (--prompt takes a template, {{COLUMN}} for each)" if left else ""
+    seen.lines = [
         f"{data}: {sum(counts.values())} rows ({share}); columns {', '.join(columns)}",
-        f"prompts: {what_is_asked}, {min(lengths)} to {max(lengths)} characters",
+        f"prompts: {what_is_asked}, {min(lengths)} to {max(lengths)} characters{more}",
+        *seen.task.notes,
+        *seen.lines,
     ]
-    if left := unasked(raw, asked, named):
-        head.append(f"columns that are in no prompt: {', '.join(left)}; --prompt takes a template, {{COLUMN}} for each")
-    seen.lines = [*head, *seen.task.notes, *seen.lines]
     return seen
 
 

@@ -93,12 +93,16 @@ class JsonlTask(Task):
     name = "jsonl"
     splits = SPLITS
 
-    def __init__(self, options: JsonlOptions, limit: int | None = None, remarks: Sequence[str] = ()) -> None:
+    def __init__(
+        self, options: JsonlOptions, limit: int | None = None, remarks: Sequence[str] = (), *, inferred: bool = False
+    ) -> None:
         self.options, self.limit, self.remarks = options, limit, remarks
+        self.inferred = inferred
+        """Whether its ranges are guessed."""
 
     @cached_property
     def _scoring(self) -> Scoring:
-        return Scoring(self.options)
+        return Scoring(self.options, inferred=self.inferred)
 
     @cached_property
     def _records(self) -> Records:
@@ -192,13 +196,10 @@ class JsonlTask(Task):
         return [*self.remarks, *self._records.notes]
 
     def left_out(self) -> str:
-        """What is said of columns of texts that are in no prompt; nothing where there are none."""
+        """What is said of columns that are in no prompt; nothing where there are none."""
         rows = [example.reference for example in self.examples("train")[:LOOKED_AT]]
-        asked = {"prompt": self.options.prompt}
-        if re.fullmatch(r"\{[^{}]+\}", self.options.system or ""):
-            asked["system"] = str(self.options.system)
-        left = unasked(rows, asked, self._scoring.named)
-        return f"columns that are in no prompt: {', '.join(left)}" if left else ""
+        left = unasked(rows, dict(self.options), self._scoring.named)
+        return f"columns that are left out of the prompts: {', '.join(left)}" if left else ""
 
     @property
     def answers(self) -> list[str]:
@@ -339,7 +340,7 @@ class JsonlTask(Task):
             columns: that are tried; none are `answers`.
         """
         began, best, refused = time.monotonic(), None, dict[str, str]()
-        rows = [example.reference for example in self.examples("train")[:TRIED]]
+        rows = [example.reference for example in self.examples("train")[: 10 * TRIED]]
         for name in columns or self.answers:
             for gold in [name] if columns else gold_expressions(rows, name):
                 try:
@@ -369,12 +370,33 @@ class JsonlTask(Task):
             cases = [Case(one, kind, text) for one, text in zip(examples, texts, strict=True)]
             totals = [total for _, total in within_budget(cases, task.total_of)]
             means[kind] = sum(totals) / max(1, len(totals))
-        earns = means.pop(GOLD)
-        return GoldGuess(gold, earns, max(0.0, *means.values()), labelled)
+        earns, least = means.pop(GOLD), max(0.0, *means.values())
+        preferred = gold == "chosen" and "rejected" in examples[0].reference  # the rows say that it is the better one
+        return GoldGuess(gold, earns, 0.0 if preferred else least, labelled)
 
     def declared(self) -> str:
-        """The line that declares this task's ranges."""
-        return range_advice({part: self.options.range_of(part) for part in self.options.parts()})
+        """The line that declares this task's ranges, and what lay beyond them where they are guessed."""
+        beyond = self._scoring.beyond
+        ends = {part: (*self.options.range_of(part), *beyond.get(part, ())) for part in self.options.parts()}
+        advice = range_advice({part: (min(numbers), max(numbers)) for part, numbers in ends.items()})
+        counts = ", ".join(f"{part} {len(numbers)}" for part, numbers in beyond.items())
+        return (
+            f"{advice}. Numbers beyond what a few texts showed count as the nearest end: {counts}" if beyond else advice
+        )
+
+    @property
+    def penalties(self) -> list[str]:
+        """Parts that only take away."""
+        return [part for part, weight in self.shares.items() if self._takes_away(part) and weight]
+
+    def _takes_away(self, part: str) -> bool:
+        low, high = self.options.range_of(part)
+        return low >= 0 if self.options.parts()[part] < 0 else high <= 0
+
+    @property
+    def without_gold(self) -> Sequence[Example]:
+        """Rows that are in no split, because they have no gold answer and others do."""
+        return self._records.without_gold
 
     def misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
         """What is wrong, and what to do, where functions of TRL's signature take messages for texts or texts for
@@ -424,7 +446,7 @@ class JsonlTask(Task):
         outside = any(low < 0 or high > 1 for low, high in seen.values())
         if set(seen.values()) == {(0.0, 1.0)} or not (outside or len(seen) > 1):
             return None
-        return JsonlTask(self.options.model_copy(update={"range": seen}), self.limit, self.remarks)
+        return self._with_ranges(seen)
 
     def ranged(self) -> "JsonlTask":
         """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say."""
@@ -432,9 +454,11 @@ class JsonlTask(Task):
             return fitted
         seen = self.seen_ranges()
         outside = any(low < 0 or high > 1 for low, high in seen.values())
-        if outside or (self.sums and not self.has_gold):
-            return JsonlTask(self.options.model_copy(update={"range": seen}), self.limit, self.remarks)
-        return self
+        return self._with_ranges(seen) if outside or (self.sums and not self.has_gold) else self
+
+    def _with_ranges(self, seen: Mapping[str, tuple[float, float]]) -> "JsonlTask":
+        options = self.options.model_copy(update={"range": seen})
+        return JsonlTask(options, self.limit, self.remarks, inferred=True)
 
     def seen_ranges(self) -> dict[str, tuple[float, float]]:
         """What each part is seen to lie between, for a few gold answers, completions with them, controls and hostile
