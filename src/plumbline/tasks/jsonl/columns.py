@@ -12,13 +12,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from string import Formatter, ascii_uppercase
 from typing import Any
 
+from plumbline.records import Example
 from plumbline.tasks.jsonl.files import Foreign
 
 Row = Mapping[str, Any]
 
 QUESTIONS = (
     *("prompt", "question", "problem", "messages", "conversations", "conversation", "instruction", "query", "input"),
-    *("question_text", "problem_statement", "text", "sentence", "claim", "document", "article", "dialogue", "chosen"),
+    *("question_text", "question_stem", "problem_statement", "text", "sentence", "claim", "ctx", "goal", "document"),
+    *("article", "dialogue", "chosen"),
 )
 """Columns that are asked, the likeliest first."""
 BEFORE = (
@@ -26,7 +28,7 @@ BEFORE = (
     *("premise", "tools", "functions", "schema", "table", "facts", "support"),
 )
 """Columns that a question is about, and that stand before it."""
-AFTER = ("input", "choices", "options", "starter_code")
+AFTER = ("input", "choices", "options", "endings", "starter_code")
 PAIRS = (("premise", "hypothesis"), ("sentence1", "sentence2"), ("text1", "text2"))
 """Columns that are the question together."""
 SYSTEMS = ("system", "system_prompt", "system_message")
@@ -231,17 +233,15 @@ def _contained(rows: Sequence[Row], name: str, asked: str) -> bool:
 
 
 def unasked(rows: Sequence[Row], options: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """Columns that stand in no prompt, system message or gold answer, but for ids and those that are known."""
+    """Columns that stand in no prompt, system message or gold answer, but for the id and those that are known."""
     read = [options[key] for key in ("prompt", "gold") if options.get(key)]
     read += [system[1:-1] for system in [options.get("system") or ""] if re.fullmatch(r"\{[^{}]+\}", system)]
-    found = {name for each in read for name in columns_of(each, rows[0])} | {*known, "reward_model"}
-    names = dict.fromkeys(name for row in rows for name in row if name not in found)
+    found = {name for each in read for name in columns_of(each, rows[0])} | {*known, "reward_model", "id", ""}
     prompt = as_template(options["prompt"], rows[0])
     return [
         name
-        for name in names
-        if not re.fullmatch("(.*_)?id|", name, re.IGNORECASE)
-        and (any(isinstance(row.get(name), Foreign) for row in rows) or not _contained(rows, name, prompt))
+        for name in dict.fromkeys(name for row in rows for name in row if name not in found)
+        if any(isinstance(row.get(name), Foreign) for row in rows) or not _contained(rows, name, prompt)
     ]
 
 
@@ -259,6 +259,14 @@ def media_in(row: Row, prompt: str) -> list[str]:
 _MEDIA = re.compile("(.*_)?(image|img|photo|picture|video|audio)s?(_(bytes|path|url|file)s?)?", re.IGNORECASE)
 _PARTS = re.compile(r'"type": "(image|video|audio|input_audio)')
 _MARKS = re.compile(r"<\|?(image|video|audio|image_pad|video_pad)(_\d+)?\|?>", re.IGNORECASE)
+
+
+def is_given(example: Example, name: str) -> bool:
+    """Whether a column's numbers stand in the question, and those of a list do: a countdown's target is no answer."""
+    lists = re.findall(r"\[\d+(?:, \d+)+\]", json.dumps(example.reference))
+    numbers = re.findall(r"\d+", as_text(example.reference.get(name)))
+    asked = {*re.findall(r"\d+", example.messages[-1]["content"])}
+    return bool(lists and numbers) and asked.issuperset(numbers + re.findall(r"\d+", lists[0]))
 
 
 def gold_columns(rows: Sequence[Row], needs: Collection[str], prompt: str) -> list[str]:
@@ -293,7 +301,7 @@ def gold_expressions(rows: Sequence[Row], name: str) -> list[str]:
         found.append(CODE.replace("{}", f"{{{name}}}"))
     if all(re.fullmatch("[0-9]|1[0-9]|2[0-5]", text) for text in texts):
         found.append(f"{{{name}:letter}}")
-    held = [key for key in rows[0] if key.lower() in {"choices", "options"} and _form(rows, key)]
+    held = [key for key in rows[0] if key.lower() in AFTER[1:4] and _form(rows, key)]
     return [*found, *(f"{{{key}:of {name}}}" for key in held)]
 
 

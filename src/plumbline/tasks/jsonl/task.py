@@ -26,6 +26,7 @@ from plumbline.tasks.jsonl.columns import (
     gold_columns,
     gold_expressions,
     guess_prompt,
+    is_given,
     unasked,
     value_of,
 )
@@ -210,7 +211,7 @@ class JsonlTask(Task):
     @property
     def may_answer(self) -> bool:
         """Whether there are no gold answers, and a function reads a column that is called as such are."""
-        return not self._records.has_gold and any(map(self._compares, self._scoring.scorers))
+        return not self.has_gold and bool(self.answers) and any(map(self._compares, self._scoring.scorers))
 
     @property
     def reads(self) -> list[str]:
@@ -218,7 +219,9 @@ class JsonlTask(Task):
         return [one.part for one in self._scoring.scorers if self.shares.get(one.part) and self._compares(one)]
 
     def _compares(self, scorer: Scorer) -> bool:
-        answers = {name for name in self.examples("train")[0].reference if name.lower() in NOT_ASKED}
+        some = self.examples("train")[:TRIED]
+        answers = {name for name in some[0].reference if name.lower() in NOT_ASKED}
+        answers -= {name for name in answers if all(is_given(one, name) for one in some)}
         words = () if scorer.takes is not None else re.findall(r"\w+", scorer.own_source())
         return bool(answers & {*(scorer.takes or scorer.needs), *words})
 
