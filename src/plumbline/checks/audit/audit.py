@@ -171,8 +171,10 @@ def _judge_all(
     golds = [Case(one, GOLD, one.gold) for one in every if one.gold is not None]
     if golds:
         bench.judge("gold answers", {("gold",): golds})
-    rows = [*every, *(bench.users.without_gold if bench.users is not None else ())]
-    bench.judge("one text on every row", {ANYTHING: [Case(one, "hostile text", NONSENSE) for one in rows]})
+    bench.judge("one text on every row", {ANYTHING: [Case(one, "hostile text", NONSENSE) for one in every]})
+    if bench.users is not None:  # what fails for a row that is left out is no fault
+        lacking = [bench.one(Case(one, "hostile text", NONSENSE)) for one in bench.users.without_gold]
+        bench.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
     answers: dict[Group, list[Case]] = {}
     for split, examples in splits.items():
         for name, control in bench.task.controls.items():

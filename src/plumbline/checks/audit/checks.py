@@ -111,6 +111,7 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
     if not golden and not paid and seen.users is not None and seen.users.may_answer:
         what = seen.users.unpaid(len(seen.scored))
         yield Finding("fatal", what, check="unpaid", samples=ids(seen.every))
+    penalties = seen.users.penalties if seen.users is not None else ()
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -123,8 +124,8 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
         if most < 1 - EXACT and not golden:
             what = f"no text tried raised the part {name} over {most:.2f}, and no gold answer says whether one can"
             yield Finding("note", what, check="part-unreached", evidence=evidence)
-        elif most == 0 and PENALTY.search(name):
-            what = f"the part {name} was 0 for all {len(known)} texts: nothing that was tried is punished"
+        elif (most == 0 and PENALTY.search(name)) or (name in penalties and most - least < EXACT):
+            what = f"the part {name} took nothing away from any of {len(known)} texts"
             yield Finding("note", what, check="part-silent", evidence=evidence)
         elif most == 0 and seen.label is None:
             what = f"the part {name} was 0 for all {len(known)} texts, gold answers included"
