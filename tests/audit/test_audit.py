@@ -405,7 +405,7 @@ def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_nam
     assert found["effective_weights"] == pytest.approx({"accuracy": 0.8, "hashes": 0.2})
     assert found["gold"]["mean"] == 1.0
     notes = [one["what"] for one in found["findings"] if one["check"] == "rows"]
-    aside = "columns that are left out of the prompts: aside"
+    aside = "left out of the prompts: aside"
     assert notes[:2] == ["guessed: prompt 'question', gold '#### {answer}'", aside]
     write_jsonl(tmp_path / "rows.jsonl", [{**row, "answer": int(row["answer"])} for row in rows])
     found = users("accuracy", gold=None)

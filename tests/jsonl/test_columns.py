@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from plumbline.errors import DataError
-from plumbline.tasks.jsonl.columns import unasked
 from plumbline.tasks.jsonl.files import Foreign, read_rows
 from plumbline.tasks.jsonl.rows import plain_rows
 from plumbline.tasks.jsonl.task import open_guessed
@@ -156,7 +155,8 @@ def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(wor
     workplace.functions(f"def score(completion, {given}): return float(completion.strip() == str({right}).strip())\n")
     task = open_guessed(workplace.options())
     options = task.options
-    assert unasked(rows, dict(options), [*given.split(", "), "prompt"]) == left
+    held = [name for name in left if not isinstance(rows[0][name], Foreign)]
+    assert task.left_out() == (f"left out of the prompts: {', '.join(held)}" if held else "")
     found = {"prompt": options.prompt, "gold": options.gold, "system": options.system}
     assert {key: value for key, value in found.items() if value} == {
         key: value for key, value in wanted.items() if key != "left"

@@ -132,8 +132,8 @@ def audit(
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
     printed = io.StringIO()  # standard output is no place for what a verifier prints: the audit's figures stand there
     with redirect_stdout(printed):
-        fitted = task.fitted() if isinstance(task, JsonlTask) else None
-        bench = ScoringRunner(fitted or task, progress, commas=writes_commas(few))
+        fitted = task.fitted() if isinstance(task, JsonlTask) else task
+        bench = ScoringRunner(fitted, progress, commas=writes_commas(few))
         with suppress(TooManyTimeoutsError):  # which is a finding; what was judged until then is looked at
             _judge_all(bench, chosen, few, seed)
             _try_again(bench, chosen, few, seed, quick)

@@ -150,8 +150,8 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
     if not any(sample.prompt for sample in samples):
         raise DataError(f"{path} has no completions with their prompts", "give a file or folder of prompts and answers")
     rows = _Rows([example for split in task.splits for example in task.examples(split)])
-    fitted = task.fitted() if isinstance(task, JsonlTask) else None
-    bench = ScoringRunner(fitted or task, progress)
+    fitted = task.fitted() if isinstance(task, JsonlTask) else task
+    bench = ScoringRunner(fitted, progress)
     answers: list[tuple[Sample, CaseVerdict]] = []
     unknown = 0
     for done, sample in enumerate(samples):

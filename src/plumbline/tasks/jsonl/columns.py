@@ -237,12 +237,8 @@ def unasked(rows: Sequence[Row], options: Mapping[str, Any], known: Collection[s
     read = [options[key] for key in ("prompt", "gold") if options.get(key)]
     read += [system[1:-1] for system in [options.get("system") or ""] if re.fullmatch(r"\{[^{}]+\}", system)]
     found = {name for each in read for name in columns_of(each, rows[0])} | {*known, "reward_model", "id", ""}
-    prompt = as_template(options["prompt"], rows[0])
-    return [
-        name
-        for name in dict.fromkeys(name for row in rows for name in row if name not in found)
-        if any(isinstance(row.get(name), Foreign) for row in rows) or not _contained(rows, name, prompt)
-    ]
+    names = dict.fromkeys(name for row in rows for name in row if name not in found)
+    return [name for name in names if not _contained(rows, name, as_template(options["prompt"], rows[0]))]
 
 
 def media_in(row: Row, prompt: str) -> list[str]:

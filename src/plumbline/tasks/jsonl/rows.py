@@ -227,7 +227,7 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
         notes.append(f"the model sees texts alone, no images or sounds: left out are those of {', '.join(media)}")
     if foreign := {name: kind for row in chain(*rows.values()) for name, kind in row.foreign.items()}:
         kinds = ", ".join(f"{name} ({kind})" for name, kind in sorted(foreign.items()))
-        notes.append(f"scoring functions are not given what no record can hold: {kinds}")
+        notes.append(f"left out, as no record can hold it: {kinds}")
     if whole := sorted({name for row in chain(*rows.values()) for name in row.whole}):
         notes.append(f"whole numbers that are floats (9.0) are read as such (9): {', '.join(whole)}")
     splits = {split: [row.example for row in rows[split]] for split in SPLITS}

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -107,8 +107,12 @@ class JsonlTask(Task):
 
     @cached_property
     def _records(self) -> Records:
-        readable = all(map(allowed, self.options.functions()))  # else rows can be looked at, and not judged
-        return read_records(self.options, self._scoring.needs if readable else frozenset(), self.limit)
+        return read_records(self.options, self._scoring.needs if self._readable else frozenset(), self.limit)
+
+    @property
+    def _readable(self) -> bool:
+        """Whether the functions may be imported; else rows can be looked at, and not judged."""
+        return all(map(allowed, self.options.functions()))
 
     @property
     def rubric(self) -> str:
@@ -199,8 +203,8 @@ class JsonlTask(Task):
     def left_out(self) -> str:
         """What is said of columns that are in no prompt; nothing where there are none."""
         rows = [example.reference for example in self.examples("train")[:LOOKED_AT]]
-        left = unasked(rows, dict(self.options), self._scoring.named)
-        return f"columns that are left out of the prompts: {', '.join(left)}" if left else ""
+        left = unasked(rows, dict(self.options), self._scoring.named if self._readable else ())
+        return f"left out of the prompts: {', '.join(left)}" if left else ""
 
     @property
     def answers(self) -> list[str]:
@@ -321,9 +325,7 @@ class JsonlTask(Task):
                 continue
             means = []
             for other in (mark, ""):
-                cases = [Case(one, GOLD, text.replace(mark, other)) for one, text in golden]
-                totals = [total for _, total in within_budget(cases, self.total_of)]
-                means.append(sum(totals) / max(1, len(totals)))
+                means.append(self.mean_of(Case(one, GOLD, text.replace(mark, other)) for one, text in golden))
             if means[1] < means[0] - BETTER:
                 return (
                     f"no prompt names {mark!r}, and gold answers earn {means[1]:.3f} without it, {means[0]:.3f} with: "
@@ -334,6 +336,11 @@ class JsonlTask(Task):
     def total_of(self, case: Case) -> float:
         """What a text earns."""
         return self.judge(case.example, case.text)[1].total
+
+    def mean_of(self, cases: Iterable[Case]) -> float:
+        """What texts earn on average; 0 where none is judged."""
+        totals = [total for _, total in within_budget(cases, self.total_of)]
+        return sum(totals) / max(1, len(totals))
 
     def guess_gold(self, columns: Sequence[str] = ()) -> "tuple[GoldGuess | None, dict[str, str]]":
         """The column, or template of columns, that earns most as an answer, if it earns more than answers that know
@@ -370,9 +377,8 @@ class JsonlTask(Task):
         }
         means = {}
         for kind, texts in kinds.items():
-            cases = [Case(one, kind, text) for one, text in zip(examples, texts, strict=True)]
-            totals = [total for _, total in within_budget(cases, task.total_of)]
-            means[kind] = sum(totals) / max(1, len(totals))
+            pairs = zip(examples, texts, strict=True)
+            means[kind] = task.mean_of(Case(one, kind, text) for one, text in pairs)
         earns, least = means.pop(GOLD), max(0.0, *means.values())
         preferred = gold == "chosen" and "rejected" in examples[0].reference  # the rows say that it is the better one
         return GoldGuess(gold, earns, 0.0 if preferred else least, labelled)
@@ -437,29 +443,21 @@ class JsonlTask(Task):
         more = "" if labelled is None else f"; and {labelled.fix(self.options.gold or '')}: {labelled.cause}"
         return range_advice(seen) + more
 
-    def fitted(self) -> "JsonlTask | None":
-        """The task with the ranges that its parts are seen to have; None where they are declared, or need not be.
-
-        Of functions of TRL's signature alone, and where there are gold answers to see. One function that stays within
-        0 to 1 is left there: it may give gold answers less than it could.
-        """
-        if self.options.range is not None or not self._scoring.sums or not self._records.has_gold:
-            return None
-        seen = self.seen_ranges()
-        outside = any(low < 0 or high > 1 for low, high in seen.values())
-        if set(seen.values()) == {(0.0, 1.0)} or not (outside or len(seen) > 1):
-            return None
-        return self._with_ranges(seen)
+    def fitted(self) -> "JsonlTask":
+        """The task with the ranges that its parts are seen to have, where none are declared, the functions have TRL's
+        signature and gold answers show them; else itself."""
+        return self.ranged() if self.sums and self.has_gold and self.options.range is None else self
 
     def ranged(self) -> "JsonlTask":
-        """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say."""
-        if (fitted := self.fitted()) is not None:
-            return fitted
-        seen = self.seen_ranges()
-        outside = any(low < 0 or high > 1 for low, high in seen.values())
-        return self._with_ranges(seen) if outside or (self.sums and not self.has_gold) else self
+        """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say.
 
-    def _with_ranges(self, seen: Mapping[str, tuple[float, float]]) -> "JsonlTask":
+        One function that stays within 0 to 1 is left there: it may give gold answers less than it could.
+        """
+        seen = self.seen_ranges()
+        narrow = self.options.range is None and len(seen) > 1 and {*seen.values()} != {(0.0, 1.0)}
+        outside = any(low < 0 or high > 1 for low, high in seen.values())
+        if not outside and not (self.sums and (narrow or not self.has_gold)):
+            return self
         options = self.options.model_copy(update={"range": seen})
         return JsonlTask(options, self.limit, self.remarks, inferred=True)
 
