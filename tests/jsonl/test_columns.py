@@ -163,7 +163,7 @@ def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(wor
     }
     assert task.has_gold == (name != "nli")
     assert not any("paid nothing" in note for note in task.precheck(0))
-    assert any("no images or sounds" in note for note in task.notes) == bool({"photo", "image"} & {*left})
+    assert any("texts alone" in note for note in task.notes) == bool({"photo", "image"} & {*left})
     if task.has_gold:
         assert {task.judge(one, one.gold)[1].total for one in task.examples("train")} == {1.0}
 

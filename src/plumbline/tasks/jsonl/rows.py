@@ -153,16 +153,12 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An example, the file and line that it is from, its prompt's hash, why it has no gold answer, the kinds of columns
-    that were left out, columns of whole numbers that came as floats, and where images or sounds are."""
+    """An example, the file and line that it is from, its prompt's hash, and why it has no gold answer."""
 
     where: str
     example: Example
     prompt: str
     lacks: str
-    foreign: Mapping[str, str]
-    whole: Sequence[str]
-    media: Sequence[str]
 
 
 def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None = None) -> Records:
@@ -178,7 +174,9 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
             stands in two files, or there are too few prompts to hold any out.
     """
     files = {"train": options.train, "val": options.val, "test": options.test}
-    rows = {split: _read(split, path, options, needs, limit) for split, path in files.items() if isinstance(path, str)}
+    read = {split: _read(split, path, options, needs, limit) for split, path in files.items() if isinstance(path, str)}
+    rows = {split: found for split, (found, _) in read.items()}
+    notes = [*dict.fromkeys(note for _, found in read.values() for note in found)]
     ids: dict[str, str] = {}
     for row in chain(*rows.values()):
         if (before := ids.setdefault(row.example.id, row.where)) != row.where:
@@ -198,11 +196,6 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
     every = [*chain(*rows.values())]
     lacking = [row for row in every if row.lacks]
     has_gold = options.gold is not None or len(lacking) < len(every)
-    notes = [
-        f"{path} is no UTF-8 and is read as cp1252, the encoding of Windows in Western Europe"
-        for path in files.values()
-        if isinstance(path, str) and path.endswith((".csv", ".tsv")) and is_western(Path(path))
-    ]
     if has_gold and lacking:
         what = f"{len(lacking)} of {len(every)} rows have no gold answer"
         if 2 * len(lacking) >= len(every):
@@ -223,32 +216,28 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
                 f"{len(several)} of {len(answers)} prompts of {split} have several different gold answers, such as "
                 f"{' and '.join(several[0][:2])}: is a column of the question in no prompt?"
             )
-    if media := sorted({name for row in every for name in row.media}):
-        notes.append(f"the model sees texts alone, no images or sounds: left out are those of {', '.join(media)}")
-    if foreign := {name: kind for row in chain(*rows.values()) for name, kind in row.foreign.items()}:
-        kinds = ", ".join(f"{name} ({kind})" for name, kind in sorted(foreign.items()))
-        notes.append(f"left out, as no record can hold it: {kinds}")
-    if whole := sorted({name for row in chain(*rows.values()) for name in row.whole}):
-        notes.append(f"whole numbers that are floats (9.0) are read as such (9): {', '.join(whole)}")
     splits = {split: [row.example for row in rows[split]] for split in SPLITS}
     return Records(splits, has_gold, notes, [row.example for row in lacking] if has_gold else ())
 
 
-def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str], limit: int | None) -> list[_Row]:
-    prefix = "row" if split == "train" else split
-    rows = []
+def _read(
+    split: str, path: str, options: JsonlOptions, needs: frozenset[str], limit: int | None
+) -> tuple[list[_Row], list[str]]:
+    """The rows of a file, and what is said of it."""
+    prefix, table = "row" if split == "train" else split, path.endswith((".csv", ".tsv"))
+    rows, foreign, media, notes = [], dict[str, str](), set[str](), list[str]()
     numbered = [*islice(read_rows(path), limit)]
     if not numbered:
         raise DataError(f"{path} has no rows", "write a JSON object a line")
-    known, whole = plain_rows([row for _, row in numbered], texts=path.endswith((".csv", ".tsv")))
+    known, whole = plain_rows([row for _, row in numbered], texts=table)
     columns = {name for row in known for name in row}
     for (number, raw), given in zip(numbered, known, strict=True):
-        row = {**dict.fromkeys(sorted(needs & columns)), **given}
+        row = given | dict.fromkeys(sorted((needs & columns) - given.keys()))
         where = f"{path}:{number}"
-        foreign = {name: value.kind for name, value in raw.items() if isinstance(value, Foreign)}
-        if foreign and (wrong := sorted(_used(options, needs, raw) & foreign.keys())):
+        strange = {name: value.kind for name, value in raw.items() if isinstance(value, Foreign)}
+        if strange and (wrong := sorted(_used(options, needs, raw) & strange.keys())):
             raise DataError(
-                f"{where}: the column {wrong[0]} holds {foreign[wrong[0]]}, which no record can hold",
+                f"{where}: the column {wrong[0]} holds {strange[wrong[0]]}, which no record can hold",
                 "write that column as text, or use another one",
             )
         if missing := sorted(needs - row.keys()):
@@ -262,9 +251,19 @@ def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str], l
         ]:
             _column(row, absent[0], "prompt", where)
         example, lacks = _example(row, where, f"{prefix}-{number}", options, columns)
-        media = media_in(raw, example.messages[-1]["content"])
-        rows.append(_Row(where, example, example.fingerprint(), lacks, foreign, whole, media))
-    return rows
+        rows.append(_Row(where, example, example.fingerprint(), lacks))
+        foreign |= strange
+        media |= {*media_in(raw, example.messages[-1]["content"])}
+    if table and is_western(Path(path)):
+        notes.append(f"{path} is no UTF-8 and is read as cp1252, the encoding of Windows in Western Europe")
+    if media:
+        notes.append(f"the model sees texts alone: left out are images or sounds of {', '.join(sorted(media))}")
+    if foreign:
+        kinds = ", ".join(f"{name} ({kind})" for name, kind in sorted(foreign.items()))
+        notes.append(f"left out, as no record can hold it: {kinds}")
+    if whole:
+        notes.append(f"whole numbers that are floats (9.0) are read as such (9): {', '.join(whole)}")
+    return rows, notes
 
 
 def plain_rows(rows: Sequence[Mapping[str, Any]], *, texts: bool) -> tuple[list[dict[str, Any]], list[str]]:
