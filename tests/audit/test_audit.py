@@ -335,6 +335,15 @@ def form(completions, **_):
     return [float(bool(re.fullmatch("<answer>.*</answer>", text))) for text in completions]
 def whole_form(completions, **_):
     return [float(bool(re.fullmatch("<answer>[^<]*</answer>", text))) for text in completions]
+def repeats(completions, **_):
+    return [-0.5 * (len(text.split()) > 9 and len({*text.split()}) < 9) for text in completions]
+def rude_penalty(completions, **_): return [0.0 for _ in completions]
+def rude(completions, **_): return [-1.0 * ("damn" in text) for text in completions]
+def wordy(completions, **_): return [min(1.0, len(text) / 400) for text in completions]
+def lenient(completions, answer, **_):
+    return [1.0 if one is None else right([text], [one])[0] for text, one in zip(completions, answer)]
+def skips(completions, answer, **_):
+    return [None if one is None else right([text], [one])[0] for text, one in zip(completions, answer)]
 def strict(completions, answer, **_):
     return [float(json.loads(text) == one) for text, one in zip(completions, answer)]
 """
@@ -359,6 +368,28 @@ def users(plumbline, tmp_path, monkeypatch):
         return json.loads(out)["audits"]["jsonl"]
 
     return audited
+
+
+@pytest.mark.parametrize(
+    ("names", "loud"),
+    [
+        ("sound,repeats", set()),
+        ("sound,rude_penalty", set()),
+        ("sound,rude", set()),
+        ("skips", set()),
+        ("lenient", {"pays-anything"}),
+        ("wordy", {"oracle", "hostile", "cheat", "part-floor", "control"}),
+    ],
+)
+def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_path, names, loud):
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    if names in {"skips", "lenient"}:
+        rows = [row | ({"answer": None} if n % 6 == 5 else {}) for n, row in enumerate(rows)]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    found = users(names)["findings"]
+    checks_ = {one["check"] for one in found if one["level"] != "note"}
+    assert checks_ == loud if names != "wordy" else checks_ & loud and "label" not in checks_
+    assert any("10 of 60 rows have no gold" in one["what"] for one in found) == (names in {"skips", "lenient"})
 
 
 @pytest.mark.parametrize(

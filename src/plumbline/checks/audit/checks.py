@@ -55,8 +55,6 @@ SOME, ROWS = 0.05, 50
 """Share of the rows that may pay anything before that is fatal, and how many are listed."""
 FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
 """Names of parts that pay for form."""
-PENALTY = re.compile(r"penal|punish|repet|overlong", re.IGNORECASE)
-"""Names of parts that only take away."""
 SLOW, TIMES = 2.0, 50
 """Seconds, and times the median, that a verdict on a hostile text may take."""
 
@@ -124,7 +122,7 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
         if most < 1 - EXACT and not golden:
             what = f"no text tried raised the part {name} over {most:.2f}, and no gold answer says whether one can"
             yield Finding("note", what, check="part-unreached", evidence=evidence)
-        elif (most == 0 and PENALTY.search(name)) or (name in penalties and most - least < EXACT):
+        elif name in penalties and most - least < EXACT:
             what = f"the part {name} took nothing away from any of {len(known)} texts"
             yield Finding("note", what, check="part-silent", evidence=evidence)
         elif most == 0 and seen.label is None:

@@ -62,6 +62,8 @@ LOOKED_AT = 1000
 """Rows that columns are looked for in, and that lengths are measured of."""
 MARKS = ("####", "\\boxed", "<answer>", "<think>", "<reasoning>", "```", "**", "answer is", "Answer:")
 """That rewards ask for around an answer."""
+PENALTY = re.compile("penal|punish|repet|overlong", re.IGNORECASE)
+"""Names of parts that only take away."""
 SURELY = 0.9
 """By what a text that nobody called the gold answer earns more."""
 LITERALS = 24
@@ -487,6 +489,8 @@ class JsonlTask(Task):
             least, most = min([0.0, *values]), max([0.0, *values])
             if least == most and not self.has_gold:
                 continue  # it may be anything
+            if least == most and PENALTY.search(part):
+                least = -1.0
             binary = len(gold[part]) == 1 or (not self.has_gold and len({0.0, *values}) == 2)
             graded = not binary and not (least < 0 and most <= 0)
             ranges[part] = (least, max(most, 1.0) if graded or least == most else most)
