@@ -40,7 +40,7 @@ def few_verdicts(monkeypatch):
         ("dice", "repeat", "fatal", "were judged otherwise the second time"),
         ("main thread only", "repeat", "fatal", "then no reward"),
         ("all dice", "repeat", "fatal", "were judged otherwise the second time"),
-        ("hostile", "hostile", "warning", "15 of 16 hostile texts earn something"),
+        ("hostile", "hostile", "warning", "16 of 17 hostile texts earn something"),
         ("strict pays more", "readings", "fatal", "earn less when they are read leniently"),
         ("ragged gold", "readings", "warning", "120 gold answers earn less when they are read strictly"),
         ("contains", "cheat", "fatal", "an answer that knows nothing earns"),
@@ -335,6 +335,15 @@ def form(completions, **_):
     return [float(bool(re.fullmatch("<answer>.*</answer>", text))) for text in completions]
 def whole_form(completions, **_):
     return [float(bool(re.fullmatch("<answer>[^<]*</answer>", text))) for text in completions]
+def repeats(completions, **_):
+    return [-0.5 * (len(text.split()) > 9 and len({*text.split()}) < 9) for text in completions]
+def rude_penalty(completions, **_): return [0.0 for _ in completions]
+def rude(completions, **_): return [-1.0 * ("damn" in text) for text in completions]
+def wordy(completions, **_): return [min(1.0, len(text) / 400) for text in completions]
+def lenient(completions, answer, **_):
+    return [1.0 if one is None else right([text], [one])[0] for text, one in zip(completions, answer)]
+def skips(completions, answer, **_):
+    return [None if one is None else right([text], [one])[0] for text, one in zip(completions, answer)]
 def strict(completions, answer, **_):
     return [float(json.loads(text) == one) for text, one in zip(completions, answer)]
 """
@@ -359,6 +368,28 @@ def users(plumbline, tmp_path, monkeypatch):
         return json.loads(out)["audits"]["jsonl"]
 
     return audited
+
+
+@pytest.mark.parametrize(
+    ("names", "loud"),
+    [
+        ("sound,repeats", set()),
+        ("sound,rude_penalty", set()),
+        ("sound,rude", set()),
+        ("skips", set()),
+        ("lenient", {"pays-anything"}),
+        ("wordy", {"oracle", "hostile", "cheat", "part-floor", "control"}),
+    ],
+)
+def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_path, names, loud):
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    if names in {"skips", "lenient"}:
+        rows = [row | ({"answer": None} if n % 6 == 5 else {}) for n, row in enumerate(rows)]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    found = users(names)["findings"]
+    checks_ = {one["check"] for one in found if one["level"] != "note"}
+    assert checks_ == loud if names != "wordy" else checks_ & loud and "label" not in checks_
+    assert any("10 of 60 rows have no gold" in one["what"] for one in found) == (names in {"skips", "lenient"})
 
 
 @pytest.mark.parametrize(
@@ -405,7 +436,8 @@ def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_nam
     assert found["effective_weights"] == pytest.approx({"accuracy": 0.8, "hashes": 0.2})
     assert found["gold"]["mean"] == 1.0
     notes = [one["what"] for one in found["findings"] if one["check"] == "rows"]
-    assert notes[:2] == ["guessed: prompt 'question', gold '#### {answer}'", "columns that are in no prompt: aside"]
+    aside = "left out of the prompts: aside"
+    assert notes[:2] == ["guessed: prompt 'question', gold '#### {answer}'", aside]
     write_jsonl(tmp_path / "rows.jsonl", [{**row, "answer": int(row["answer"])} for row in rows])
     found = users("accuracy", gold=None)
     (finding,) = [one for one in found["findings"] if one["level"] != "note"]

@@ -1,13 +1,13 @@
 """People's rows: which columns a question is made of, which holds its answer, and files in the forms that come."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from plumbline.errors import DataError
-from plumbline.tasks.jsonl.columns import guess_prompt, unasked
 from plumbline.tasks.jsonl.files import Foreign, read_rows
 from plumbline.tasks.jsonl.rows import plain_rows
 from plumbline.tasks.jsonl.task import open_guessed
@@ -92,6 +92,16 @@ SCHEMAS = {
         "chosen[-1]['content']",
         {"prompt": "prompt", "gold": "chosen"},
     ),
+    "preference that the reward does not read": (
+        lambda n: {"prompt": f"{n}?", "chosen": f"Is {n}.", "rejected": "no", "score": n % 2},
+        "completion if 'Is' in completion else 0",
+        {"prompt": "prompt", "gold": "chosen", "left": ["rejected", "score"]},
+    ),
+    "answers that lack at first": (
+        lambda n: {"question": f"{n}?", "answers": {"text": [f"{n}"][: n > 7]}, "level": 3, "photo": [{"path": "x"}]},
+        "(answers['text'] or ['']) [0]",
+        {"prompt": "question", "gold": "{answers.text.0}", "left": ["level", "photo"]},
+    ),
     "nli": (
         lambda n: {"premise": f"A {n}", "hypothesis": f"B {n}", "label": n % 2},
         "['entailment', 'neutral'][label]",
@@ -143,15 +153,17 @@ def test_the_columns_of_a_question_are_in_the_prompt_and_its_answer_is_found(wor
     columns = [*plain_rows(rows, texts=False)[0][0]]
     given = ", ".join(column for column in columns if column not in {"prompt", *left})
     workplace.functions(f"def score(completion, {given}): return float(completion.strip() == str({right}).strip())\n")
-    assert unasked(rows, guess_prompt(rows), ()) == left
     task = open_guessed(workplace.options())
     options = task.options
+    held = [name for name in left if not isinstance(rows[0][name], Foreign)]
+    assert task.left_out() == (f"left out of the prompts: {', '.join(held)}" if held else "")
     found = {"prompt": options.prompt, "gold": options.gold, "system": options.system}
     assert {key: value for key, value in found.items() if value} == {
         key: value for key, value in wanted.items() if key != "left"
     }
     assert task.has_gold == (name != "nli")
     assert not any("paid nothing" in note for note in task.precheck(0))
+    assert any("texts alone" in note for note in task.notes) == bool({"photo", "image"} & {*left})
     if task.has_gold:
         assert {task.judge(one, one.gold)[1].total for one in task.examples("train")} == {1.0}
 
@@ -248,6 +260,36 @@ def test_what_is_no_such_file_is_said_with_its_cause(tmp_path, name, content, ca
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=cause):
         list(read_rows(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "read"),
+    [
+        ("Größe;Straße über Köln", "cp1252", True),
+        ("où est la mère à Paris; ça va; être", "cp1252", True),
+        ("¿Dónde está el niño? Mañana", "cp1252", True),
+        ("informação; não; maçã; avó", "cp1252", True),
+        ("rød grød med fløde på; æble", "cp1252", True),
+        ("costs £20; “hello” – it’s €5", "cp1252", True),
+        ("mère", "cp1252", False),
+        ("Příliš žluťoučký kůň", "cp1250", False),
+        ("zażółć gęślą jaźń", "cp1250", False),
+        ("árvíztűrő tükörfúrógép", "cp1250", False),
+        ("Привет мир", "cp1251", False),
+        ("şöyle çağrı", "cp1254", False),
+        ("Größe über", "mac_roman", False),
+        ("Größe Käse", "cp850", False),
+        ("日本語テスト", "shift_jis", False),
+        ("中文测试文本", "gbk", False),
+    ],
+)
+def test_a_table_is_read_as_cp1252_where_it_can_be_nothing_else(workplace, text, encoding, read):
+    lines = ["prompt,answer", *(f"{n} {text},1" for n in range(20))]
+    (workplace.folder / "x.csv").write_bytes("\n".join(lines).encode(encoding))
+    with nullcontext() if read else pytest.raises(DataError, match="not UTF-8"):
+        task = workplace.open(train="x.csv")
+        assert task.examples("train")[1].messages[0]["content"].endswith(text)
+        assert "x.csv is no UTF-8 and is read as cp1252" in task.notes[0]
 
 
 def test_parquet_needs_pyarrow_alone_and_short_floats_are_short(tmp_path, monkeypatch):

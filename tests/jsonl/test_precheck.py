@@ -11,6 +11,7 @@ from plumbline.recipe import parse
 from plumbline.runs.run import Run, Silent
 from plumbline.tasks import precheck as module
 from plumbline.tasks.jsonl import task as precheck_of_jsonl
+from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.training.pipeline import run_recipe
 
 BAD = '''
@@ -33,6 +34,11 @@ def wrong(completion, answer): return float(completion == f"#### {answer}")
 def never(completion, answer): return 0
 def graded(completions, answer, **columns):
     return [2.0 if c == f"#### {a}" else 1.5 if c == a else -0.5 * (a in c) for c, a in zip(completions, answer)]
+def wordy(completions, **columns): return [min(1.0, len(c) / 400) for c in completions]
+def noisy(completions, answer, **columns):
+    return [(c == a) - 0.05 * (c == "4" * 4) for c, a in zip(completions, answer)]
+def repetition(completions, **columns):
+    return [-0.5 * (len(c.split()) > 9 and len(set(c.split())) < len(c.split()) / 4) for c in completions]
 def half(completion, answer): return 0.5 * (completion == answer)
 def contains(completion, answer): return float(answer in completion.split())
 def main_only(completion, answer):
@@ -131,6 +137,25 @@ def test_what_pays_for_knowing_nothing_is_told(bad):
     assert told == ["the control every-gold earns 1.000, and the gold answers 1.000: such answers will be learnt"]
     told = bad.open("half", gold="answer").precheck(0)
     assert told == ["the gold answers tried earn 0.500 on average: that is the ceiling, not 1"]
+
+
+def test_a_form_that_is_paid_whatever_is_in_it_makes_no_label(bad):
+    task = bad.open("wordy", gold="answer")
+    assert task.label(task.examples("train")) is None
+    task = bad.open("wrong", gold="answer")
+    assert task.label(task.examples("train")).template == "#### {}"
+
+
+def test_numbers_beyond_ranges_that_were_guessed_are_counted_and_a_penalty_is_known(bad):
+    task = bad.open(["noisy", "repetition"], gold="answer").fitted()
+    assert task.options.range_of("repetition") == (-0.5, 0)
+    assert task.penalties == ["repetition"]
+    example = task.examples("train")[0]
+    assert task.judge(example, "4444")[1].parts["noisy"] == 0
+    assert "noisy: [-0.05, 1]" in task.declared()
+    assert "the nearest end: noisy 1" in task.declared()
+    with pytest.raises(RewardError, match="which is not in"):
+        JsonlTask(task.options).judge(example, "4444")
 
 
 def test_no_further_example_is_tried_after_the_budget(bad, monkeypatch):

@@ -126,7 +126,7 @@ def test_files_of_their_own(workplace):
         (
             [{"prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}, {"prompt": "b"}],
             {},
-            "rows.jsonl:2 has no gold answer, and rows.jsonl:1 has one",
+            "1 of 2 rows have no gold answer, such as rows.jsonl:2, which has none",
         ),
     ],
 )
@@ -136,6 +136,31 @@ def test_malformed_rows_are_named(workplace, rows, options, message):
     workplace.functions("def score(completion):\n    return 0\n")
     with pytest.raises(DataError, match=message):
         workplace.open(**options).examples("train")
+
+
+def test_rows_without_a_gold_answer_are_in_no_split_counted_and_given_to_the_audit(workplace):
+    def rows(**held):
+        return [{**row, **held} if n in {3, 9, 20} else row for n, row in enumerate(sums())]
+
+    bare = [{"prompt": row["prompt"]} if n in {3, 9, 20} else row for n, row in enumerate(sums())]
+    nested = [{"prompt": f"{n}?", "answer": {"text": ["x"] * (n not in {3, 9, 20})}} for n in range(40)]
+    turns = [[{"role": "user", "content": row["prompt"]}] for row in sums()]
+    chats = [[*turn, {"role": "assistant", "content": "" if n in {9, 20} else "x"}] for n, turn in enumerate(turns)]
+    chats[3] = turns[3]
+    for given, options in [
+        (rows(answer=None), {"gold": "answer"}),
+        (rows(answer=""), {"gold": "#### {answer}"}),
+        (rows(answer=["x"]), {"gold": "answer"}),
+        (nested, {"gold": "{answer.text.0}"}),
+        (bare, {"gold": "answer"}),
+        ([{"prompt": chat, "answer": "x"} for chat in chats], {}),
+    ]:
+        workplace.rows(given)
+        task = workplace.open(**options)
+        assert sum(len(task.examples(split)) for split in task.splits) == 37
+        assert all(one.gold for split in task.splits for one in task.examples(split))
+        assert [one.id for one in task.without_gold] == ["row-4", "row-10", "row-21"]
+        assert task.notes[0].startswith("3 of 40 rows have no gold answer and are left out, such as rows.jsonl:4")
 
 
 NOON = datetime.datetime(2020, 2, 3, 12, tzinfo=datetime.UTC)
@@ -272,7 +297,7 @@ def brief(completion): return float(len(completion) < 3)
 def trl(prompts, completions, answer, kind, **kwargs):
     assert {"prompt", "completion", "completion_ids"}.isdisjoint(kwargs), kwargs
     assert prompts == ["0 + 1 = ?"] * len(completions) and kind == ["odd"] * len(completions)
-    return [float(c == a) if c != "pass" else None for c, a in zip(completions, answer)]
+    return [float(c == a) if c != "no" else None for c, a in zip(completions, answer)]
 def picky(completion, prompt, answer="?", nothing=3):
     return float(completion == prompt and answer == "1" and nothing == 3)
 def two(completion, answer): return 2.0 * (completion == answer)
@@ -353,9 +378,9 @@ def test_named_parts_have_weights_and_none_is_left_out(functions):
 def test_several_functions_are_parts(functions):
     task, example = first(functions, ["trl", "brief"], weights={"trl": 3, "brief": 1})
     assert [task.judge(example, text)[1].total for text in ("1", "22", "none")] == [1.0, 0.25, 0.0]
-    assert task.judge(example, "pass")[1].parts == {"trl": None, "brief": 0.0}
-    together = task.judge_group(example, ["1", "22", "none", "pass"])
-    assert [score.total for _, score in together] == [1.0, 0.25, 0.0, 0.0]
+    assert task.judge(example, "no")[1].parts == {"trl": None, "brief": 1.0}
+    together = task.judge_group(example, ["1", "22", "none", "no"])
+    assert [score.total for _, score in together] == [1.0, 0.25, 0.0, 1.0]
 
 
 def test_a_range_becomes_0_to_1(functions):

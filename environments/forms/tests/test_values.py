@@ -1,7 +1,7 @@
 """What controls hold, and which values a browser does not send; `browser/test_values.py` asks a browser the same."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from environments.forms.tests.pages import at_page
@@ -136,6 +136,7 @@ _TEXTS = st.one_of(
 
 
 @pytest.mark.parametrize("kind", sorted(TYPED | PICKED))
+@settings(max_examples=60, deadline=None)
 @given(text=_TEXTS, language=st.sampled_from(["en", "pt"]), limit=st.sampled_from(["", "3"]))
 def test_a_value_stays_as_it_is(kind, text, language, limit):
     """Values are written with a decimal point on every page, so it is as on an English one that they are read again."""

@@ -40,6 +40,7 @@ HOSTILE = (
     "null",
     "[[[]]]",
     '{"a": 1e999999}',
+    "and so we see that " * 300,
 )
 """Texts that break careless verifiers."""
 GOLD = "gold answer"
@@ -95,6 +96,7 @@ TEMPLATES = (
 LABEL = 80
 """Characters that a label has at most; a longer text is a completion of its own."""
 UNPAID = "the reward paid nothing"
+NO_LABEL = "no such label"
 BETTER = 0.02
 """By what a completion must earn more than the label in it."""
 
@@ -135,20 +137,25 @@ def label(task: Task, examples: Sequence[Example], templates: Sequence[str] = TE
     if not golden or max(len(text) for _, text in golden) > LABEL:
         return None
     began = time.perf_counter()
+    texts = [text for _, text in golden]
+    wrong = [
+        next((other for other in texts[n:] + texts[:n] if other != text), NO_LABEL) for n, text in enumerate(texts)
+    ]
 
-    def earns(template: str) -> float:
-        return sum(
-            judge_case(task, Case(one, GOLD, template.format(text)), BUDGET).total for one, text in golden
-        ) / len(golden)
+    def earns(template: str, labels: Sequence[str]) -> float:
+        pairs = zip(golden, labels, strict=True)
+        cases = [Case(one, GOLD, template.format(text)) for (one, _), text in pairs]
+        return sum(judge_case(task, case, BUDGET).total for case in cases) / len(cases)
 
     found: Label | None = None
     try:
-        plain = earns("{}")
+        plain = earns("{}", texts)
         for template in templates:
             if time.perf_counter() - began > BUDGET or max(plain, found.earns if found else 0.0) > 1 - 1e-6:
                 break
-            mean = earns(template)
-            if mean > (plain + BETTER if found is None else found.earns + 1e-6):
+            mean = earns(template, texts)
+            better = mean > (plain + BETTER if found is None else found.earns + 1e-6)
+            if better and mean > earns(template, wrong) + BETTER:  # else the form is paid, whatever is in it
                 found = Label(template, plain, mean, template.format(golden[0][1]))
     except DataError:
         return None  # what the verifier breaks on is said where every text is judged
@@ -275,7 +282,7 @@ def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
 
 OUTAGE = (
     "see that what it asks is there, and let it raise: an answer that nobody judged is left out of a run, and counted. "
-    "Caught, it would be a reward of 0 that no answer deserves"
+    "Do not catch it: an answer would be paid for the outage"
 )
 READ = "read the row as it comes"
 _CLIENTS = frozenset({"requests", "httpx", "httpcore", "aiohttp", "urllib", "urllib3", "http", "openai", "anthropic"})

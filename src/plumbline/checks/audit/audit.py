@@ -30,7 +30,7 @@ from plumbline.checks.audit.bench import (
 from plumbline.checks.audit.cheats import cheapest_cheat
 from plumbline.checks.audit.checks import checks_for, misjudged
 from plumbline.checks.audit.elsewhere import elsewhere
-from plumbline.checks.audit.texts import a_few, damaged, marks_damaged, writes_commas, writings, wrong
+from plumbline.checks.audit.texts import a_few, damaged, marks_damaged, shape_of, writes_commas, writings, wrong
 from plumbline.checks.check import Examination, examine
 from plumbline.config.imports import dotted, named
 from plumbline.errors import DataError, RecipeError, RewardError
@@ -132,9 +132,8 @@ def audit(
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
     printed = io.StringIO()  # standard output is no place for what a verifier prints: the audit's figures stand there
     with redirect_stdout(printed):
-        fitted = task.fitted() if isinstance(task, JsonlTask) else None
-        ranges = fitted.declared() if fitted is not None else ""
-        bench = ScoringRunner(fitted or task, progress, commas=writes_commas(few), ranges=ranges)
+        fitted = task.fitted() if isinstance(task, JsonlTask) else task
+        bench = ScoringRunner(fitted, progress, commas=writes_commas(few))
         with suppress(TooManyTimeoutsError):  # which is a finding; what was judged until then is looked at
             _judge_all(bench, chosen, few, seed)
             _try_again(bench, chosen, few, seed, quick)
@@ -173,6 +172,9 @@ def _judge_all(
     if golds:
         bench.judge("gold answers", {("gold",): golds})
     bench.judge("one text on every row", {ANYTHING: [Case(one, "hostile text", NONSENSE) for one in every]})
+    if bench.users is not None:  # what fails for a row that is left out is no fault
+        lacking = [bench.one(Case(one, "hostile text", NONSENSE)) for one in bench.users.without_gold]
+        bench.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
     answers: dict[Group, list[Case]] = {}
     for split, examples in splits.items():
         for name, control in bench.task.controls.items():
@@ -194,7 +196,8 @@ def _judge_all(
         others = known[place + 1 :] + known[:place]
         for way, text in writings(one, language, others):
             ways["writing", way].append(Case(one, f"gold answer ({way})", text))
-        different = next((other for other in others if other != one.gold), "")
+        own = shape_of(one.gold or "")  # rows of several tasks have answers of several kinds
+        different = min((each for each in others if each != one.gold), key=lambda e: shape_of(e) != own, default="")
         for way, text in wrong(one, different, language):
             ways["wrong", way].append(Case(one, way, text))
         for way, text in marks_damaged(one.gold or ""):

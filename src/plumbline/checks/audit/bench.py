@@ -110,8 +110,6 @@ class ScoringRunner(Context):
     """What is wrong with gold answers that are labels."""
     misread: tuple[str, str] | None = None
     """What is wrong, and what to do, where a function takes completions in another form than it gets."""
-    ranges: str = ""
-    """The line that declares the ranges that the reward was seen to have, where they are taken from that."""
     unnamed: str = ""
     """What is said of a form that the reward pays for and no prompt names."""
     printed: str = ""
@@ -212,8 +210,10 @@ class ScoringRunner(Context):
 
     @property
     def floor(self) -> float:
-        """The least that any text earned."""
-        return min((score.total for _, score in self.scored), default=0.0)
+        """The least that any text earned; no less than what is left to a text that no penalty is taken from."""
+        least = min((score.total for _, score in self.scored), default=0.0)
+        penalties = self.users.penalties if self.users is not None else ()
+        return max(least, sum(self.weights[part] for part in penalties))
 
     @property
     def users(self) -> JsonlTask | None:

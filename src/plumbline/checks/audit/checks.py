@@ -109,6 +109,7 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
     if not golden and not paid and seen.users is not None and seen.users.may_answer:
         what = seen.users.unpaid(len(seen.scored))
         yield Finding("fatal", what, check="unpaid", samples=ids(seen.every))
+    penalties = seen.users.penalties if seen.users is not None else ()
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -121,6 +122,9 @@ def parts(seen: ScoringRunner) -> Iterator[Finding]:
         if most < 1 - EXACT and not golden:
             what = f"no text tried raised the part {name} over {most:.2f}, and no gold answer says whether one can"
             yield Finding("note", what, check="part-unreached", evidence=evidence)
+        elif name in penalties and most - least < EXACT:
+            what = f"the part {name} took nothing away from any of {len(known)} texts"
+            yield Finding("note", what, check="part-silent", evidence=evidence)
         elif most == 0 and seen.label is None:
             what = f"the part {name} was 0 for all {len(known)} texts, gold answers included"
             causes = ("it looks for what no answer has", "it reads the wrong column, or another unit or case")
@@ -403,9 +407,9 @@ def form(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="range")
 def ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
-    if seen.ranges:
+    if seen.users is not None and seen.users.inferred:
         what = "the functions' ranges are not declared; these figures take them from what gold answers, controls and "
-        yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=seen.ranges)
+        yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=seen.users.declared())
 
 
 @check("reward", name="rows")

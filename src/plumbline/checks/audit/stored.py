@@ -154,8 +154,8 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
         cause = f"{path} has no completions with their prompts" if samples or not remarks else remarks[0]
         raise DataError(cause, "give a file or folder of prompts and answers that can be read")
     rows = _Rows([example for split in task.splits for example in task.examples(split)])
-    fitted = task.fitted() if isinstance(task, JsonlTask) else None
-    bench = ScoringRunner(fitted or task, progress)
+    fitted = task.fitted() if isinstance(task, JsonlTask) else task
+    bench = ScoringRunner(fitted, progress)
     answers: list[tuple[Sample, CaseVerdict]] = []
     unknown = 0
     for done, sample in enumerate(samples):

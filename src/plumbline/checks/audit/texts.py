@@ -201,6 +201,11 @@ def wrong(example: Example, other: str, language: str) -> Iterator[tuple[str, st
 OTHER, NEGATED, UNCLOSED = "another answer", "the gold answer negated", "no closing mark"
 
 
+def shape_of(text: str) -> str:
+    """A text with every word and number as one letter: `a: 0`."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", text))
+
+
 def marks_damaged(gold: str) -> Iterator[tuple[str, str]]:
     """A gold answer whose XML marks are damaged: the name of each way and the text."""
     ends = re.findall(r"</\w+>", gold)

@@ -12,13 +12,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from string import Formatter, ascii_uppercase
 from typing import Any
 
+from plumbline.records import Example
 from plumbline.tasks.jsonl.files import Foreign
 
 Row = Mapping[str, Any]
 
 QUESTIONS = (
     *("prompt", "question", "problem", "messages", "conversations", "conversation", "instruction", "query", "input"),
-    *("question_text", "problem_statement", "text", "sentence", "claim", "document", "article", "dialogue", "chosen"),
+    *("question_text", "question_stem", "problem_statement", "text", "sentence", "claim", "ctx", "goal", "document"),
+    *("article", "dialogue", "chosen"),
 )
 """Columns that are asked, the likeliest first."""
 BEFORE = (
@@ -26,7 +28,7 @@ BEFORE = (
     *("premise", "tools", "functions", "schema", "table", "facts", "support"),
 )
 """Columns that a question is about, and that stand before it."""
-AFTER = ("input", "choices", "options", "starter_code")
+AFTER = ("input", "choices", "options", "endings", "starter_code")
 PAIRS = (("premise", "hypothesis"), ("sentence1", "sentence2"), ("text1", "text2"))
 """Columns that are the question together."""
 SYSTEMS = ("system", "system_prompt", "system_message")
@@ -230,22 +232,37 @@ def _contained(rows: Sequence[Row], name: str, asked: str) -> bool:
     return True
 
 
-def unasked(rows: Sequence[Row], options: Mapping[str, str], known: Collection[str]) -> list[str]:
-    """Columns of texts that differ from row to row and stand in no prompt, and are not among those that are known."""
-    asked = [as_template(options[key], rows[0]) for key in ("system", "prompt") if key in options]
-    found = {name for template in asked for name in columns_of(template, rows[0])} | set(known)
-    left = []
-    for name in dict.fromkeys(name for row in rows for name in row if name not in found):
-        if any(isinstance(row.get(name), Foreign) for row in rows):
-            left.append(name)
-            continue
-        values = {as_text(row.get(name)) for row in rows}
-        numbers = all(re.fullmatch(r"(?i:true|false)|\d{4}-\d\d-\d\d[T\d].*|[-+.,:%\d]*", value) for value in values)
-        if len(values) < 2 or numbers or name.lower() in NOT_ASKED or re.fullmatch("(.*_)?id|", name, re.IGNORECASE):
-            continue
-        if not _contained(rows, name, asked[-1]):
-            left.append(name)
-    return left
+def unasked(rows: Sequence[Row], options: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    """Columns that stand in no prompt, system message or gold answer, but for the id and those that are known."""
+    read = [options[key] for key in ("prompt", "gold") if options.get(key)]
+    read += [system[1:-1] for system in [options.get("system") or ""] if re.fullmatch(r"\{[^{}]+\}", system)]
+    found = {name for each in read for name in columns_of(each, rows[0])} | {*known, "reward_model", "id", ""}
+    names = dict.fromkeys(name for row in rows for name in row if name not in found)
+    return [name for name in names if not _contained(rows, name, as_template(options["prompt"], rows[0]))]
+
+
+def media_in(row: Row, prompt: str) -> list[str]:
+    """Where a row has images or sounds: columns that are called so, and the prompt."""
+    named = [
+        name
+        for name, value in row.items()
+        if _MEDIA.fullmatch(name) and (isinstance(value, Foreign | list | dict) or " " not in str(value or " "))
+    ]
+    parts = [name for name, value in row.items() if isinstance(value, list) and _PARTS.search(json.dumps(value[-1:]))]
+    return [*named, *parts, *(["the prompt"] if _MARKS.search(prompt) else [])]
+
+
+_MEDIA = re.compile("(.*_)?(image|img|photo|picture|video|audio)s?(_(bytes|path|url|file)s?)?", re.IGNORECASE)
+_PARTS = re.compile(r'"type": "(image|video|audio|input_audio)')
+_MARKS = re.compile(r"<\|?(image|video|audio|image_pad|video_pad)(_\d+)?\|?>", re.IGNORECASE)
+
+
+def is_given(example: Example, name: str) -> bool:
+    """Whether a column's numbers stand in the question, and those of a list do: a countdown's target is no answer."""
+    lists = re.findall(r"\[\d+(?:, \d+)+\]", json.dumps(example.reference))
+    numbers = re.findall(r"\d+", as_text(example.reference.get(name)))
+    asked = {*re.findall(r"\d+", example.messages[-1]["content"])}
+    return bool(lists and numbers) and asked.issuperset(numbers + re.findall(r"\d+", lists[0]))
 
 
 def gold_columns(rows: Sequence[Row], needs: Collection[str], prompt: str) -> list[str]:
@@ -269,7 +286,8 @@ def gold_expressions(rows: Sequence[Row], name: str) -> list[str]:
             return [name]
         case [list() | dict() as first, *_]:
             whole = [name] if isinstance(first, dict) or isinstance(first[0], dict) else []
-            return [*whole, *(f"{{{name}.{leaf}}}" for leaf in _leaves(first, DEEP)[:LEAVES]), f"{{{name}:str}}"]
+            leaves = [*dict.fromkeys(leaf for value in values for leaf in _leaves(value, DEEP))][:LEAVES]
+            return [*whole, *(f"{{{name}.{leaf}}}" for leaf in leaves), f"{{{name}:str}}"]
         case [bool(), *_]:
             return [name, f"{{{name}:str}}"]
     texts, found = [*map(as_text, values)], [name]
@@ -279,7 +297,7 @@ def gold_expressions(rows: Sequence[Row], name: str) -> list[str]:
         found.append(CODE.replace("{}", f"{{{name}}}"))
     if all(re.fullmatch("[0-9]|1[0-9]|2[0-5]", text) for text in texts):
         found.append(f"{{{name}:letter}}")
-    held = [key for key in rows[0] if key.lower() in {"choices", "options"} and _form(rows, key)]
+    held = [key for key in rows[0] if key.lower() in AFTER[1:4] and _form(rows, key)]
     return [*found, *(f"{{{key}:of {name}}}" for key in held)]
 
 

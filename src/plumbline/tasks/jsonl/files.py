@@ -238,7 +238,8 @@ def _lists(value: Mapping[str, Any]) -> list[str]:
 def _table(path: Path) -> Iterator[dict[str, Any]]:
     with open_regular(path) as raw:
         wide = raw.peek(2)[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}  # as Excel saves "Unicode text"
-        with io.TextIOWrapper(raw, "utf-16" if wide else "utf-8-sig", newline="") as text, clear_read_errors(path):
+        encoding = "utf-16" if wide else "cp1252" if is_western(path) else "utf-8-sig"
+        with io.TextIOWrapper(raw, encoding, newline="") as text, clear_read_errors(path):
             head = text.readline(LONGEST_LINE)
             named = re.fullmatch(r"sep=(.)\s*", head)
             separator = named[1] if named else _separator(head)
@@ -257,6 +258,38 @@ def _table(path: Path) -> Iterator[dict[str, Any]]:
                     f"{path}:{rows.line_num} is no table with {separator!r} between the cells: {error}",
                     f"quote cells that hold {separator!r}, a quote or a line break",
                 ) from error
+
+
+def is_western(path: Path) -> bool:
+    """Whether a table is no UTF-8 and surely cp1252, as Excel saves it: its letters are those of a language in the west
+    of Europe, and would be in words of none in the east. A large file is not looked at."""
+    if is_own_input(path):
+        return False
+    with open_regular(path) as raw:
+        data = raw.read(LARGEST + 1)
+    with suppress(UnicodeDecodeError):
+        data.decode()
+        return False
+    try:
+        west, east = _letters(data.decode("cp1252"), 1), _letters(data.decode("cp1250"), 2)
+    except UnicodeDecodeError:
+        return False
+    marks_in_words = re.search(rb"[A-Za-z][\x80-\x8b\x93-\x95][A-Za-z]", data)  # letters of DOS and of a Mac
+    only_west = west == east or not any(map(east.issubset, EASTERN))
+    return len(data) <= LARGEST and not marks_in_words and only_west and any(map(west.issubset, WESTERN))
+
+
+def _letters(text: str, least: int) -> set[str]:
+    """The letters that are no ASCII, of words of so many letters."""
+    words = re.findall(rf"[^\W\d_]{{{least},}}", text.lower())
+    return {letter for word in words for letter in word if letter > "\x7f"}
+
+
+LARGEST = 2**26
+"""Bytes of a table whose encoding is looked for."""
+WESTERN = ("äöüßéèàç", "àâæçèéêëîïôœùûüÿ", "áéíñóúüçàèïòªº", "àáâãçéêíóôõúüªº", "àèéìíîòóùúªº", "åäöæøéü")
+EASTERN = ("áčďéěíňóřšťúůýž", "áäčďéíľňóôšťúýž", "ąćęłńóśźż", "áéíóöőúüű", "ăâîşţ", "čćđšž")
+"""Letters that are no ASCII, by language; those that a language hardly has are not in the second."""
 
 
 def _separator(head: str) -> str:

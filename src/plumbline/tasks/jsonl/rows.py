@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Self, get_args
 
@@ -20,8 +21,8 @@ from plumbline.recipe import Section, section
 from plumbline.records import Example, Message
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps
-from plumbline.tasks.jsonl.columns import columns_of, field_text, filled, template_columns, value_of
-from plumbline.tasks.jsonl.files import Foreign, read_rows
+from plumbline.tasks.jsonl.columns import columns_of, field_text, filled, media_in, template_columns, value_of
+from plumbline.tasks.jsonl.files import Foreign, is_western, read_rows
 
 SPLITS: tuple[str, ...] = ("train", "val", "test")
 _ROLES = get_args(Message.__annotations__["role"])
@@ -146,18 +147,18 @@ class Records:
     splits: Mapping[str, Sequence[Example]]
     has_gold: bool
     notes: Sequence[str] = ()
+    without_gold: Sequence[Example] = ()
+    """Of no split, because others have a gold answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An example, the file and line that it is from, its prompt's hash, the kinds of columns that were left out, and
-    columns of whole numbers that came as floats."""
+    """An example, the file and line that it is from, its prompt's hash, and why it has no gold answer."""
 
     where: str
     example: Example
     prompt: str
-    foreign: Mapping[str, str]
-    whole: Sequence[str]
+    lacks: str
 
 
 def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None = None) -> Records:
@@ -173,7 +174,9 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
             stands in two files, or there are too few prompts to hold any out.
     """
     files = {"train": options.train, "val": options.val, "test": options.test}
-    rows = {split: _read(split, path, options, needs, limit) for split, path in files.items() if isinstance(path, str)}
+    read = {split: _read(split, path, options, needs, limit) for split, path in files.items() if isinstance(path, str)}
+    rows = {split: found for split, (found, _) in read.items()}
+    notes = [*dict.fromkeys(note for _, found in read.values() for note in found)]
     ids: dict[str, str] = {}
     for row in chain(*rows.values()):
         if (before := ids.setdefault(row.example.id, row.where)) != row.where:
@@ -190,13 +193,18 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
                     f"{row.where} ({split}) has the prompt of {where} ({other})",
                     "remove it from one of them; or give one file, and shares for val and test",
                 )
-    golden = {row.example.gold is not None: row.where for row in reversed([*chain(*rows.values())])}
-    if len(golden) > 1:
-        raise DataError(f"{golden[False]} has no gold answer, and {golden[True]} has one", "give all rows one, or none")
+    every = [*chain(*rows.values())]
+    lacking = [row for row in every if row.lacks]
+    has_gold = options.gold is not None or len(lacking) < len(every)
+    if has_gold and lacking:
+        what = f"{len(lacking)} of {len(every)} rows have no gold answer"
+        if 2 * len(lacking) >= len(every):
+            raise DataError(f"{what}, such as {lacking[0].lacks}", "give each row one, or none: leave the others out")
+        notes.append(f"{what} and are left out, such as {lacking[0].lacks}")
+        rows = {split: [row for row in found if not row.lacks] for split, found in rows.items()}
     shares = {split: share for split, share in files.items() if not isinstance(share, str)}
     if shares:
         rows |= _deal(rows["train"], shares, options)
-    notes = []
     for split in SPLITS:
         answers: dict[str, dict[str | None, str]] = {}
         for row in rows[split]:
@@ -208,29 +216,28 @@ def read_records(options: JsonlOptions, needs: frozenset[str], limit: int | None
                 f"{len(several)} of {len(answers)} prompts of {split} have several different gold answers, such as "
                 f"{' and '.join(several[0][:2])}: is a column of the question in no prompt?"
             )
-    if foreign := {name: kind for row in chain(*rows.values()) for name, kind in row.foreign.items()}:
-        kinds = ", ".join(f"{name} ({kind})" for name, kind in sorted(foreign.items()))
-        notes.append(f"scoring functions are not given what no record can hold: {kinds}")
-    if whole := sorted({name for row in chain(*rows.values()) for name in row.whole}):
-        notes.append(f"whole numbers that are floats (9.0) are read as such (9): {', '.join(whole)}")
     splits = {split: [row.example for row in rows[split]] for split in SPLITS}
-    return Records(splits=splits, has_gold=True in golden, notes=notes)
+    return Records(splits, has_gold, notes, [row.example for row in lacking] if has_gold else ())
 
 
-def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str], limit: int | None) -> list[_Row]:
-    prefix = "row" if split == "train" else split
-    rows = []
+def _read(
+    split: str, path: str, options: JsonlOptions, needs: frozenset[str], limit: int | None
+) -> tuple[list[_Row], list[str]]:
+    """The rows of a file, and what is said of it."""
+    prefix, table = "row" if split == "train" else split, path.endswith((".csv", ".tsv"))
+    rows, foreign, media, notes = [], dict[str, str](), set[str](), list[str]()
     numbered = [*islice(read_rows(path), limit)]
     if not numbered:
         raise DataError(f"{path} has no rows", "write a JSON object a line")
-    known, whole = plain_rows([row for _, row in numbered], texts=path.endswith((".csv", ".tsv")))
+    known, whole = plain_rows([row for _, row in numbered], texts=table)
     columns = {name for row in known for name in row}
-    for (number, raw), row in zip(numbered, known, strict=True):
+    for (number, raw), given in zip(numbered, known, strict=True):
+        row = given | dict.fromkeys(sorted((needs & columns) - given.keys()))
         where = f"{path}:{number}"
-        foreign = {name: value.kind for name, value in raw.items() if isinstance(value, Foreign)}
-        if foreign and (wrong := sorted(_used(options, needs, raw) & foreign.keys())):
+        strange = {name: value.kind for name, value in raw.items() if isinstance(value, Foreign)}
+        if strange and (wrong := sorted(_used(options, needs, raw) & strange.keys())):
             raise DataError(
-                f"{where}: the column {wrong[0]} holds {foreign[wrong[0]]}, which no record can hold",
+                f"{where}: the column {wrong[0]} holds {strange[wrong[0]]}, which no record can hold",
                 "write that column as text, or use another one",
             )
         if missing := sorted(needs - row.keys()):
@@ -243,9 +250,20 @@ def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str], l
             name for name in columns_of(options.prompt, row) if "{" in options.prompt and name not in columns
         ]:
             _column(row, absent[0], "prompt", where)
-        example = _example(row, where, f"{prefix}-{number}", options, columns)
-        rows.append(_Row(where, example, example.fingerprint(), foreign, whole))
-    return rows
+        example, lacks = _example(row, where, f"{prefix}-{number}", options, columns)
+        rows.append(_Row(where, example, example.fingerprint(), lacks))
+        foreign |= strange
+        media |= {*media_in(raw, example.messages[-1]["content"])}
+    if table and is_western(Path(path)):
+        notes.append(f"{path} is no UTF-8 and is read as cp1252, the encoding of Windows in Western Europe")
+    if media:
+        notes.append(f"the model sees texts alone: left out are images or sounds of {', '.join(sorted(media))}")
+    if foreign:
+        kinds = ", ".join(f"{name} ({kind})" for name, kind in sorted(foreign.items()))
+        notes.append(f"left out, as no record can hold it: {kinds}")
+    if whole:
+        notes.append(f"whole numbers that are floats (9.0) are read as such (9): {', '.join(whole)}")
+    return rows, notes
 
 
 def plain_rows(rows: Sequence[Mapping[str, Any]], *, texts: bool) -> tuple[list[dict[str, Any]], list[str]]:
@@ -286,8 +304,10 @@ def _used(options: JsonlOptions, needs: frozenset[str], row: Mapping[str, Any]) 
     return needs.union({options.stratum or "", options.cluster or "", "id"}, *read)
 
 
-def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions, columns: Set[str]) -> Example:
-    """Check and type one row of a file with these columns.
+def _example(
+    row: dict[str, Any], where: str, name: str, options: JsonlOptions, columns: Set[str]
+) -> tuple[Example, str]:
+    """Check and type one row of a file with these columns; and why it has no gold answer, if so.
 
     Raises:
         DataError: a column is missing or of the wrong kind; the message has file and line.
@@ -301,17 +321,19 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions, 
             else _column(row, options.prompt, "prompt", where)
         )
         messages = read_messages(asked, f"{where}: {options.prompt}")
-        gold = None
+        gold, lacks = None, f"{where}, which has none"
         if messages[-1]["role"] == "assistant":
-            gold = messages.pop()["content"]
-        if options.gold is not None:
-            if gold is not None:
+            gold = messages.pop()["content"] or None
+            if options.gold is not None:
                 raise DataError(f"{where}: the messages end with an answer", "leave out task.options.gold")
-            if "{" in options.gold and options.gold not in row:
-                fields = Formatter().parse(options.gold)
+    if options.gold is not None:
+        plain = options.gold in row or "{" not in options.gold
+        fields = [("", options.gold, None, None)] if plain else Formatter().parse(options.gold)
+        try:
+            with clear_read_errors(where):
                 gold = "".join(text + _gold(row, name, where, form) for text, name, form, _ in fields)
-            else:
-                gold = _gold(row, options.gold, where)
+        except DataError as error:
+            lacks = error.cause
     if not messages or messages[-1]["role"] != "user":
         raise DataError(f"{where}: the prompt does not end with a message of the user", "end it with one")
     if options.system is not None and messages[0]["role"] != "system":
@@ -325,7 +347,8 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions, 
     identity = row.get("id", name)
     if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
         raise DataError(f"{where}: the id is {json.dumps(identity)[:40]}", "give a text or a whole number")
-    return Example(id=str(identity), messages=messages, gold=gold, reference=row, stratum=stratum, cluster=cluster)
+    example = Example(id=str(identity), messages=messages, gold=gold, reference=row, stratum=stratum, cluster=cluster)
+    return example, "" if gold is not None else lacks
 
 
 def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:
@@ -386,8 +409,8 @@ def _message(value: Any) -> Any:
         case _:
             return None
     match content:
-        case [{"type": "text", "text": str(text)}]:
-            content = text
+        case [{"type": _}, *_]:  # of images and sounds the notes say that they are left out
+            content = "".join(part["text"] for part in content if isinstance(part.get("text"), str))
     return {"role": role, "content": content} if role in _ROLES and isinstance(content, str) else None
 
 

@@ -18,9 +18,10 @@ function has TRL's or verl's signature, parts add up as in TRL, and one line fro
     reward = (sum of weight * value - lowest sum) / (highest sum - lowest sum)
 
 So a part weighs its weight times the width of its range. A negative weight turns its part around: the lowest number
-becomes 1. None, and NaN as in TRL, adds 0 to such a sum. The scale is
-that of the declared ranges, 0 to 1 by default: it must be the same in the whole run and when the run is resumed, and
-most of TRL's functions stay within it. The first number outside is an error (`RewardError`) that names the range.
+becomes 1. None, and NaN as in TRL, says that a function does not judge an answer: its part is left out, and the other
+weights make up the whole, so that a right answer earns 1. (In TRL it adds 0.) The scale is that of the declared ranges,
+0 to 1 by default: it must be the same in the whole run and when the run is resumed, and most of TRL's functions stay
+within it. The first number outside is an error (`RewardError`) that names the range.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ import re
 import sys
 import threading
 import warnings
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cache, partial
@@ -221,13 +223,19 @@ def _loop() -> asyncio.AbstractEventLoop:
 class Scoring:
     """All scoring functions of a task as one rubric."""
 
-    def __init__(self, options: JsonlOptions) -> None:
+    def __init__(self, options: JsonlOptions, *, inferred: bool = False) -> None:
         """Import the functions.
+
+        Args:
+            options: of the task.
+            inferred: whether the ranges are guessed: a number beyond one counts as its nearest end, and is kept.
 
         Raises:
             RecipeError: see `Scorer`; or the source of one cannot be read.
         """
-        self.options = options
+        self.options, self.inferred = options, inferred
+        self.beyond: dict[str, list[float]] = defaultdict(list)
+        """By part the numbers beyond guessed ranges."""
         self.scorers = list(map(Scorer, options.functions()))
         self.sums = any(scorer.batched or scorer.verl for scorer in self.scorers)
         """Whether parts add up, as in TRL."""
@@ -304,11 +312,7 @@ class Scoring:
             raise DataError(
                 "no function gave this answer a number, so it has no reward", "return a number, 0 for a bad answer"
             )
-        score = self._rubric.score({name: values[name] for name in self._rubric.names})
-        if not self.sums or None not in values.values():
-            return score
-        total = self._rubric.total({name: self._unit(name, number or 0.0) for name, number in numbers.items()})
-        return Score(total=total, parts=score.parts, rubric=score.rubric)
+        return self._rubric.score({name: values[name] for name in self._rubric.names})
 
     def _without_nan(self, name: str, number: float | None) -> float | None:
         if number is None or not math.isnan(number):
@@ -318,8 +322,8 @@ class Scoring:
         if name not in self._nan:
             self._nan.add(name)
             warnings.warn(
-                f"{name} returned NaN, which counts as None here as in TRL: it adds nothing to the sum. Return a "
-                "number for every text, 0 for a bad answer",
+                f"{name} returned NaN, which counts as None: the part is left out. Return a number for every text, 0 "
+                "for a bad answer",
                 stacklevel=2,
             )
         return None
@@ -328,7 +332,9 @@ class Scoring:
         """A returned number on the scale from 0 to 1."""
         low, high = self.options.range_of(name)
         scaled = (number - low) / (high - low)
-        if not -_SLACK <= scaled <= 1 + _SLACK:
+        if self.inferred and math.isfinite(number) and not low <= number <= high:
+            self.beyond[name].append(number)
+        elif not -_SLACK <= scaled <= 1 + _SLACK:
             whose = next((one.name for one in self.scorers if one.part == name), "+".join(self.options.functions()))
             raise RewardError(
                 f"what {name} says is {number:g}, which is not in [{low:g}, {high:g}] ({whose})",

@@ -21,7 +21,7 @@ from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.keys import EDITOR_LINE
 from plumbline.recipe.script_rewards import is_unchanged
 from plumbline.storage import clear_read_errors, dumps, read_text, write_text
-from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt, unasked
+from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt
 from plumbline.tasks.jsonl.files import HUB, read_rows
 from plumbline.tasks.jsonl.rows import plain_rows
 from plumbline.tasks.jsonl.scorer import Scorer, Scoring
@@ -293,7 +293,6 @@ def look(what: Start) -> _Seen:
     seen = _Seen({"train": data, **asked, **settled, "score": score}, columns)
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
-    named: frozenset[str] = frozenset()
     if not all(map(allowed, rewards)):
         seen.lines.append("the reward was not tried, because only the script names it: add --trust-code to try it")
         other = what.out.with_stem(f"{what.out.stem}-tried")
@@ -303,7 +302,6 @@ def look(what: Start) -> _Seen:
         if "weights" not in seen.options and (parts := _parts(open_rows(seen.options))):
             seen.options["weights"] = dict.fromkeys(parts, 1.0)
             seen.remarks["weights"] = "of the parts that the function names"
-        named = Scoring(open_rows(seen.options).options).named
         _tried(seen, what.gold)
     assert seen.task is not None
     counts = {split: len(seen.task.examples(split)) for split in ("train", "val", "test")}
@@ -312,13 +310,14 @@ def look(what: Start) -> _Seen:
         sum(len(message["content"]) for message in one.messages) for one in seen.task.examples("train")[:LOOKED_AT]
     ]
     what_is_asked = ", ".join(f"{key} {value!r}" if "{" in value else f"column {value}" for key, value in asked.items())
-    head = [
+    left = seen.task.left_out()
+    more = f"; {left} (--prompt takes a template, {{COLUMN}} for each)" if left else ""
+    seen.lines = [
         f"{data}: {sum(counts.values())} rows ({share}); columns {', '.join(columns)}",
-        f"prompts: {what_is_asked}, {min(lengths)} to {max(lengths)} characters",
+        f"prompts: {what_is_asked}, {min(lengths)} to {max(lengths)} characters{more}",
+        *seen.task.notes,
+        *seen.lines,
     ]
-    if left := unasked(raw, asked, named):
-        head.append(f"columns that are in no prompt: {', '.join(left)}; --prompt takes a template, {{COLUMN}} for each")
-    seen.lines = [*head, *seen.task.notes, *seen.lines]
     return seen
 
 

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +26,7 @@ from plumbline.tasks.jsonl.columns import (
     gold_columns,
     gold_expressions,
     guess_prompt,
+    is_given,
     unasked,
     value_of,
 )
@@ -61,6 +62,8 @@ LOOKED_AT = 1000
 """Rows that columns are looked for in, and that lengths are measured of."""
 MARKS = ("####", "\\boxed", "<answer>", "<think>", "<reasoning>", "```", "**", "answer is", "Answer:")
 """That rewards ask for around an answer."""
+PENALTY = re.compile("penal|punish|repet|overlong", re.IGNORECASE)
+"""Names of parts that only take away."""
 SURELY = 0.9
 """By what a text that nobody called the gold answer earns more."""
 LITERALS = 24
@@ -93,17 +96,25 @@ class JsonlTask(Task):
     name = "jsonl"
     splits = SPLITS
 
-    def __init__(self, options: JsonlOptions, limit: int | None = None, remarks: Sequence[str] = ()) -> None:
+    def __init__(
+        self, options: JsonlOptions, limit: int | None = None, remarks: Sequence[str] = (), *, inferred: bool = False
+    ) -> None:
         self.options, self.limit, self.remarks = options, limit, remarks
+        self.inferred = inferred
+        """Whether its ranges are guessed."""
 
     @cached_property
     def _scoring(self) -> Scoring:
-        return Scoring(self.options)
+        return Scoring(self.options, inferred=self.inferred)
 
     @cached_property
     def _records(self) -> Records:
-        readable = all(map(allowed, self.options.functions()))  # else rows can be looked at, and not judged
-        return read_records(self.options, self._scoring.needs if readable else frozenset(), self.limit)
+        return read_records(self.options, self._scoring.needs if self._readable else frozenset(), self.limit)
+
+    @property
+    def _readable(self) -> bool:
+        """Whether the functions may be imported; else rows can be looked at, and not judged."""
+        return all(map(allowed, self.options.functions()))
 
     @property
     def rubric(self) -> str:
@@ -192,13 +203,10 @@ class JsonlTask(Task):
         return [*self.remarks, *self._records.notes]
 
     def left_out(self) -> str:
-        """What is said of columns of texts that are in no prompt; nothing where there are none."""
+        """What is said of columns that are in no prompt; nothing where there are none."""
         rows = [example.reference for example in self.examples("train")[:LOOKED_AT]]
-        asked = {"prompt": self.options.prompt}
-        if re.fullmatch(r"\{[^{}]+\}", self.options.system or ""):
-            asked["system"] = str(self.options.system)
-        left = unasked(rows, asked, self._scoring.named)
-        return f"columns that are in no prompt: {', '.join(left)}" if left else ""
+        left = unasked(rows, dict(self.options), self._scoring.named if self._readable else ())
+        return f"left out of the prompts: {', '.join(left)}" if left else ""
 
     @property
     def answers(self) -> list[str]:
@@ -209,7 +217,7 @@ class JsonlTask(Task):
     @property
     def may_answer(self) -> bool:
         """Whether there are no gold answers, and a function reads a column that is called as such are."""
-        return not self._records.has_gold and any(map(self._compares, self._scoring.scorers))
+        return not self.has_gold and bool(self.answers) and any(map(self._compares, self._scoring.scorers))
 
     @property
     def reads(self) -> list[str]:
@@ -217,7 +225,9 @@ class JsonlTask(Task):
         return [one.part for one in self._scoring.scorers if self.shares.get(one.part) and self._compares(one)]
 
     def _compares(self, scorer: Scorer) -> bool:
-        answers = {name for name in self.examples("train")[0].reference if name.lower() in NOT_ASKED}
+        some = self.examples("train")[:TRIED]
+        answers = {name for name in some[0].reference if name.lower() in NOT_ASKED}
+        answers -= {name for name in answers if all(is_given(one, name) for one in some)}
         words = () if scorer.takes is not None else re.findall(r"\w+", scorer.own_source())
         return bool(answers & {*(scorer.takes or scorer.needs), *words})
 
@@ -317,9 +327,7 @@ class JsonlTask(Task):
                 continue
             means = []
             for other in (mark, ""):
-                cases = [Case(one, GOLD, text.replace(mark, other)) for one, text in golden]
-                totals = [total for _, total in within_budget(cases, self.total_of)]
-                means.append(sum(totals) / max(1, len(totals)))
+                means.append(self.mean_of(Case(one, GOLD, text.replace(mark, other)) for one, text in golden))
             if means[1] < means[0] - BETTER:
                 return (
                     f"no prompt names {mark!r}, and gold answers earn {means[1]:.3f} without it, {means[0]:.3f} with: "
@@ -331,6 +339,11 @@ class JsonlTask(Task):
         """What a text earns."""
         return self.judge(case.example, case.text)[1].total
 
+    def mean_of(self, cases: Iterable[Case]) -> float:
+        """What texts earn on average; 0 where none is judged."""
+        totals = [total for _, total in within_budget(cases, self.total_of)]
+        return sum(totals) / max(1, len(totals))
+
     def guess_gold(self, columns: Sequence[str] = ()) -> "tuple[GoldGuess | None, dict[str, str]]":
         """The column, or template of columns, that earns most as an answer, if it earns more than answers that know
         nothing; and why columns cannot hold answers. It is tried on the first rows.
@@ -339,7 +352,7 @@ class JsonlTask(Task):
             columns: that are tried; none are `answers`.
         """
         began, best, refused = time.monotonic(), None, dict[str, str]()
-        rows = [example.reference for example in self.examples("train")[:TRIED]]
+        rows = [example.reference for example in self.examples("train")[: 10 * TRIED]]
         for name in columns or self.answers:
             for gold in [name] if columns else gold_expressions(rows, name):
                 try:
@@ -366,15 +379,35 @@ class JsonlTask(Task):
         }
         means = {}
         for kind, texts in kinds.items():
-            cases = [Case(one, kind, text) for one, text in zip(examples, texts, strict=True)]
-            totals = [total for _, total in within_budget(cases, task.total_of)]
-            means[kind] = sum(totals) / max(1, len(totals))
-        earns = means.pop(GOLD)
-        return GoldGuess(gold, earns, max(0.0, *means.values()), labelled)
+            pairs = zip(examples, texts, strict=True)
+            means[kind] = task.mean_of(Case(one, kind, text) for one, text in pairs)
+        earns, least = means.pop(GOLD), max(0.0, *means.values())
+        preferred = gold == "chosen" and "rejected" in examples[0].reference  # the rows say that it is the better one
+        return GoldGuess(gold, earns, 0.0 if preferred else least, labelled)
 
     def declared(self) -> str:
-        """The line that declares this task's ranges."""
-        return range_advice({part: self.options.range_of(part) for part in self.options.parts()})
+        """The line that declares this task's ranges, and what lay beyond them where they are guessed."""
+        beyond = self._scoring.beyond
+        ends = {part: (*self.options.range_of(part), *beyond.get(part, ())) for part in self.options.parts()}
+        advice = range_advice({part: (min(numbers), max(numbers)) for part, numbers in ends.items()})
+        counts = ", ".join(f"{part} {len(numbers)}" for part, numbers in beyond.items())
+        return (
+            f"{advice}. Numbers beyond what a few texts showed count as the nearest end: {counts}" if beyond else advice
+        )
+
+    @property
+    def penalties(self) -> list[str]:
+        """Parts that only take away."""
+        return [part for part, weight in self.shares.items() if self._takes_away(part) and weight]
+
+    def _takes_away(self, part: str) -> bool:
+        low, high = self.options.range_of(part)
+        return low >= 0 if self.options.parts()[part] < 0 else high <= 0
+
+    @property
+    def without_gold(self) -> Sequence[Example]:
+        """Rows that are in no split, because they have no gold answer and others do."""
+        return self._records.without_gold
 
     def misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
         """What is wrong, and what to do, where functions of TRL's signature take messages for texts or texts for
@@ -412,29 +445,23 @@ class JsonlTask(Task):
         more = "" if labelled is None else f"; and {labelled.fix(self.options.gold or '')}: {labelled.cause}"
         return range_advice(seen) + more
 
-    def fitted(self) -> "JsonlTask | None":
-        """The task with the ranges that its parts are seen to have; None where they are declared, or need not be.
-
-        Of functions of TRL's signature alone, and where there are gold answers to see. One function that stays within
-        0 to 1 is left there: it may give gold answers less than it could.
-        """
-        if self.options.range is not None or not self._scoring.sums or not self._records.has_gold:
-            return None
-        seen = self.seen_ranges()
-        outside = any(low < 0 or high > 1 for low, high in seen.values())
-        if set(seen.values()) == {(0.0, 1.0)} or not (outside or len(seen) > 1):
-            return None
-        return JsonlTask(self.options.model_copy(update={"range": seen}), self.limit, self.remarks)
+    def fitted(self) -> "JsonlTask":
+        """The task with the ranges that its parts are seen to have, where none are declared, the functions have TRL's
+        signature and gold answers show them; else itself."""
+        return self.ranged() if self.sums and self.has_gold and self.options.range is None else self
 
     def ranged(self) -> "JsonlTask":
-        """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say."""
-        if (fitted := self.fitted()) is not None:
-            return fitted
+        """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they say.
+
+        One function that stays within 0 to 1 is left there: it may give gold answers less than it could.
+        """
         seen = self.seen_ranges()
+        narrow = self.options.range is None and len(seen) > 1 and {*seen.values()} != {(0.0, 1.0)}
         outside = any(low < 0 or high > 1 for low, high in seen.values())
-        if outside or (self.sums and not self.has_gold):
-            return JsonlTask(self.options.model_copy(update={"range": seen}), self.limit, self.remarks)
-        return self
+        if not outside and not (self.sums and (narrow or not self.has_gold)):
+            return self
+        options = self.options.model_copy(update={"range": seen})
+        return JsonlTask(options, self.limit, self.remarks, inferred=True)
 
     def seen_ranges(self) -> dict[str, tuple[float, float]]:
         """What each part is seen to lie between, for a few gold answers, completions with them, controls and hostile
@@ -462,6 +489,8 @@ class JsonlTask(Task):
             least, most = min([0.0, *values]), max([0.0, *values])
             if least == most and not self.has_gold:
                 continue  # it may be anything
+            if least == most and PENALTY.search(part):
+                least = -1.0
             binary = len(gold[part]) == 1 or (not self.has_gold and len({0.0, *values}) == 2)
             graded = not binary and not (least < 0 and most <= 0)
             ranges[part] = (least, max(most, 1.0) if graded or least == most else most)
