@@ -42,11 +42,11 @@ class JsonlOptions(Section):
     seed: int = 0
     """Of the shares: which prompts are held out."""
     prompt: str = "prompt"
-    """The column with the prompt, a text or a list of messages; or a template of columns, such as
-    `{question}\\n\\n{choices:options}`. Messages that end with the assistant's hold the reference answer, too."""
+    """The column with the prompt (text or messages), or a template such as `{question}\\n\\n{choices:options}`.
+    Messages that end with the assistant's hold the reference answer, too."""
     gold: str | None = None
-    """The reference answer, which earns everything: a column, or a template of columns such as `#### {answer}` (see
-    `plumbline.tasks.jsonl.columns`); None where there is none."""
+    """The reference answer, which earns everything: a column, or a template such as `#### {answer}`; None without
+    one."""
     system: str | None = None
     """A system message before every prompt that has none; `{column}` is that column's."""
     stratum: str | None = None
