@@ -161,7 +161,7 @@ def label_of(gold: str) -> str:
     """An answer without the thought and the marks around it."""
     text = _EMPTY_THOUGHT.sub("", gold)
     inside = [text] if (boxed := re.fullmatch(r"\s*\\boxed\{(.*)\}\s*", text, re.DOTALL)) is None else [boxed[1]]
-    return _TAG.sub("", inside[0]).removeprefix("####").strip()
+    return _TAG.sub("", inside[0]).rpartition("####")[2].strip()
 
 
 def behind(gold: str, words: str) -> str:
