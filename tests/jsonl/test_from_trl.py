@@ -4,6 +4,8 @@ import json
 import sys
 import time
 from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import yaml
@@ -430,7 +432,7 @@ def test_a_script_in_the_style_of_tutorials_becomes_a_recipe(place, kind):
         with pytest.raises(RecipeError) as error:
             load(place.folder / "mine.yaml")
         assert all(key in error.value.cause for key in todo)
-        assert "Train:" not in said
+        assert "Train:" not in said + (place.folder / "mine.yaml").read_text()
     else:
         assert load(place.folder / "mine.yaml").name
 
@@ -517,6 +519,17 @@ def test_a_line_of_a_script_is_in_its_recipe_or_spoken_of(place, lines, right, w
         assert len((place.folder / values[HUB]).read_text().splitlines()) == 9
     assert word in said + (place.folder / "mine.yaml").read_text()
     assert word or "has no twin" not in said
+
+
+def test_trls_own_script_leaves_open_what_its_command_line_gives(place):
+    spec = find_spec("trl")
+    if spec is None:
+        pytest.skip("TRL is not installed")
+    text = Path(spec.submodule_search_locations[0], "scripts", "grpo.py").read_text()
+    said, values = begin(place, {"grpo.py": text}, trusted=False)
+    todo = {key for key, value in values.items() if value == "TODO"}
+    assert todo == {HUB, "model.name", "task.options.score", "rl.steps"}
+    assert all(f"TODO: {key} (" in said for key in todo)
 
 
 # -- rewards -----------------------------------------------------------------------------------------------------------

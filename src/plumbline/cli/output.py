@@ -21,7 +21,7 @@ def print_json(value: object) -> None:
 def print_tables(*renderables: Any, wrap: bool = True) -> None:
     """Print tables and texts; without `wrap`, paths stay in one piece, to be copied.
 
-    Of texts that are wrapped, a line goes on as far in as it begins. For another program no text is.
+    A wrapped line keeps the indent that it begins with. For another program no text is.
     """
     from rich.text import Text
 

@@ -59,7 +59,7 @@ class Unknown:
     node: ast.AST | None = None
     why: str = ""
     unset: bool = False
-    """Whether it is nothing where nobody sets it: a variable of the environment, an option of a command line."""
+    """Whether it is nothing unless it is set: a variable of the environment, an option of a command line."""
 
     def __str__(self) -> str:
         return self.why or source(self.node)

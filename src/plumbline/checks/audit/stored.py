@@ -138,7 +138,7 @@ def _share(which: Iterable[bool]) -> float | None:
 
 
 def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescored:
-    """Judge stored answers anew.
+    """Judge stored answers again.
 
     Args:
         path: a file of completions, or a folder with such, as trainers write them; see `read_completions`.

@@ -316,7 +316,7 @@ def _opened(chat: "Chat", one: TaskData, examples: Sequence[Example]) -> Iterato
         what += f"{whole:.3f} with the mark and {sampled:.3f} as they are sampled"
         evidence = {"mark": mark, "whole": whole, "sampled": sampled, "n": len(tried)}
         causes = ("a reward for the form that was written for a template without that mark",)
-        fix = f"let the reward take an answer that goes on behind {mark}, or use a template that does not write it"
+        fix = f"let the reward take an answer that begins behind {mark}, or use a template that does not write it"
         yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix)
 
 

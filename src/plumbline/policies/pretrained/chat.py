@@ -222,20 +222,20 @@ class Chat:
         """Ids of a chat whose last answer is the target, with the token that ends it; all before it is its prompt.
 
         Earlier answers are what the last one follows, as when it is sampled, and are no targets. Where the generation
-        prompt opens a thought, the target goes on with it, or closes it where the answer has none.
+        prompt opens a thought, the target continues it, or closes it where the answer has none.
 
         Raises:
             DataError: the chat does not end with an answer; see `prompt`.
         """
         if not messages or messages[-1]["role"] != "assistant":
             raise DataError("a demonstration ends with the assistant's answer")
-        prompt, (closing, said) = self.prompt(messages[:-1]), self._goes_on(messages[-1]["content"])
+        prompt, (closing, said) = self.prompt(messages[:-1]), self._continued(messages[-1]["content"])
         own = self._plain.ids(self._plain.hide(said)) if self.spelled(said) else self._ids(said)
         answer = [*self._ids(closing), *own, self.end_of_turn]
         return Demonstration((*prompt, *answer), (False,) * len(prompt) + (True,) * len(answer))
 
-    def _goes_on(self, answer: str) -> tuple[str, str]:
-        """What closes the thought that the generation prompt opens, and the answer as it goes on from there."""
+    def _continued(self, answer: str) -> tuple[str, str]:
+        """What closes the thought that the generation prompt opens, and what of the answer follows."""
         if (thought := self.in_thought(answer)) is not None:
             return "", thought
         ends = self.opened.strip().replace("<", "</")

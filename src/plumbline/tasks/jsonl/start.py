@@ -124,6 +124,8 @@ def _of_script(read: TrlScript, script: Path, given: Start, reward: str | None) 
     if given.prompt:
         read.todo.pop("task.options.prompt", None)
     own, held_out = (_beside(script, each) for each in (read.data, read.options.get("val")))
+    if not (given.data or own):
+        read.todo.setdefault("task.options.train", "the script names no rows")
     if isinstance(held_out, str):
         read.options["val"] = None if given.data else _address(held_out)
     return Start(
@@ -457,10 +459,11 @@ def written(what: Start, seen: _Seen) -> str:
     sections: dict[str, Any] = {}
     for key, value in values.items():
         _put(sections, key, value)
+    is_open = what.script is not None and what.script.todo
     lines = [
         EDITOR_LINE.rstrip(),
         f"# Try the reward: plumbline audit {out} --trust-code",
-        *([] if seen.blocked else [f"# Train: plumbline run {out} --trust-code"]),
+        *([] if seen.blocked or is_open else [f"# Train: plumbline run {out} --trust-code"]),
         f"# What each key means: plumbline recipe {out} --commented",
         *(f"# From the script: {_comment(note)}" for note in (what.script.notes if what.script else ())),
         *(["# What the script does not set has TRL's defaults."] if what.script else []),
