@@ -40,7 +40,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.adapters import write_full
 from plumbline.policies.pretrained.chat import CHATML
 from plumbline.policies.saved import adapter_settings
-from plumbline.policies.token_law import noises
+from plumbline.policies.sampling_distribution import noises
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling, Trajectory
 

@@ -36,7 +36,7 @@ TESTS = {
         "tests/algorithms",
         "tests/training/test_credit.py",
     ),
-    "plumbline/policies/token_law.py": ("tests/policies/test_token_law.py",),
+    "plumbline/policies/sampling_distribution.py": ("tests/policies/test_token_law.py",),
     "plumbline/runs/run.py": ("tests/runs/test_run.py", "tests/runs/test_changes.py", "tests/test_claims.py"),
     "plumbline_forms/rubric.py": (
         "environments/forms/tests/test_rubric.py",

@@ -31,7 +31,7 @@ from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajector
 from plumbline.tasks.task import Task
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.collect import collect
 from plumbline.training.update import credit, update_policy
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]

@@ -32,7 +32,7 @@ from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
 from plumbline.tasks import open_task
-from plumbline.training.judging import Judging
+from plumbline.rollouts.reward_workers import Judging
 
 COPIES, VOCABULARY = 8, 4096
 

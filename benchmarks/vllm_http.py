@@ -29,8 +29,8 @@ from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters as weights
-from plumbline.policies.pretrained.arrival import arrived
-from plumbline.recipe.running import EngineSection
+from plumbline.policies.pretrained.weight_sync_check import arrived
+from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Silent
 

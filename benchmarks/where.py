@@ -39,7 +39,7 @@ from plumbline.records import Example, Sampling
 from plumbline.training import sft
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.collect import collect
 from plumbline.training.update import credit, update_policy
 from real import chats, machine
 from rl_step import RATE, AnyText

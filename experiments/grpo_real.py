@@ -34,7 +34,7 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean_interval, paired
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
-from plumbline.runs.cards import CARD, Card, trained_on
+from plumbline.runs.metadata import CARD, Card, trained_on
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView
 from plumbline.runs.run import Run
@@ -341,7 +341,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
 
     from plumbline.policies import open_policy
     from plumbline.tasks.source import Source
-    from plumbline.training.rollouts import collect
+    from plumbline.rollouts.collect import collect
     from plumbline.training.update import credit
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])

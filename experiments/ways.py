@@ -261,7 +261,7 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     from plumbline.policies import open_policy
     from plumbline.training.microbatches import Passes
     from plumbline.training.optimiser import Optimiser
-    from plumbline.training.rollouts import collect
+    from plumbline.rollouts.collect import collect
     from plumbline.training.update import credit, update_policy
 
     recipe = load(name, [] if NATIVE else ["model.dtype=float32"])

@@ -4,7 +4,7 @@ import pytest
 
 from plumbline.errors import StorageError
 from plumbline.reports.write import write_report
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.runs.run import Run
 from plumbline.storage import write_jsonl
 from tests.bad_files import make_run
@@ -94,11 +94,11 @@ def test_no_command_touches_a_users_files(plumbline, command, theirs, tmp_path, 
 
 
 def test_what_we_made_for_one_purpose_is_not_taken_for_another(tmp_path):
-    claims.claim(tmp_path / "made", "run")
+    output_guard.claim(tmp_path / "made", "run")
     (tmp_path / "made" / "metrics.jsonl").write_text("")
-    claims.claim(tmp_path / "made", "run")
+    output_guard.claim(tmp_path / "made", "run")
     with pytest.raises(StorageError, match=r"for another purpose \(run\)"):
-        claims.check(tmp_path / "made", "sweep")
+        output_guard.check(tmp_path / "made", "sweep")
 
 
 def test_a_blank_run_is_begun_anew_without_a_users_file_in_it(tmp_path):
@@ -108,7 +108,7 @@ def test_a_blank_run_is_begun_anew_without_a_users_file_in_it(tmp_path):
     for name in (*theirs, *ours):
         (tmp_path / "run" / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / "run" / name).write_text("")
-    (tmp_path / "run" / "data" / claims.MARK).write_text("commerce records\n")
+    (tmp_path / "run" / "data" / output_guard.MARK).write_text("commerce records\n")
     assert begin(tmp_path / "run", name="other").recipe.name == "other"
     there = set(contents(tmp_path / "run"))
     assert theirs <= there
@@ -143,7 +143,7 @@ def test_records_behind_a_link_in_a_run_are_read_and_not_written(tmp_path):
     (tmp_path / "large" / "disk").mkdir(parents=True)
     (tmp_path / "run" / "data").symlink_to(tmp_path / "large")
     with pytest.raises(StorageError, match=r"data is a link to .*large"):
-        claims.check(tmp_path / "run" / "data" / "disk", "commerce records")
+        output_guard.check(tmp_path / "run" / "data" / "disk", "commerce records")
     begin(tmp_path / "run", resume=True)  # nothing is to be removed: the recipe is the same
 
 
@@ -152,8 +152,8 @@ def test_a_run_that_is_a_link_itself_is_the_users_choice(tmp_path):
     (tmp_path / "run").symlink_to(tmp_path / "large")
     for name in ("one", "other"):
         begin(tmp_path / "run", name=name)
-    claims.claim(tmp_path / "run" / "data" / "x", "commerce records")
-    assert (tmp_path / "large" / "data" / "x" / claims.MARK).is_file()
+    output_guard.claim(tmp_path / "run" / "data" / "x", "commerce records")
+    assert (tmp_path / "large" / "data" / "x" / output_guard.MARK).is_file()
 
 
 def test_a_report_writes_no_table_behind_a_link(tmp_path):
@@ -168,7 +168,7 @@ def test_a_report_writes_no_table_behind_a_link(tmp_path):
 
 def test_a_run_without_the_mark_is_still_ours(tmp_path):
     begin(tmp_path / "run")
-    (tmp_path / "run" / claims.MARK).unlink()
+    (tmp_path / "run" / output_guard.MARK).unlink()
     (tmp_path / "run" / "metrics.jsonl").write_text("")
     begin(tmp_path / "run", resume=True)
 

@@ -16,7 +16,7 @@ import pytest
 from environments.commerce.tests.conftest import OPTIONS
 from plumbline.cli import main as cli
 from plumbline.cli.exits import clear_exits
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task, task_names

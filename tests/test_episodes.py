@@ -23,7 +23,7 @@ from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.collect import collect
 from plumbline.training.sft import demonstrate
 from plumbline.training.update import credit, independent_parts, update_policy
 from tests.evaluation.shown_toy import ShownToy

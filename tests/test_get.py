@@ -19,8 +19,8 @@ from plumbline.policies import open_policy
 from plumbline.policies.downloads import get as catalogue
 from plumbline.policies.downloads import get as getting
 from plumbline.recipe import ModelSection
-from plumbline.runs.cards import Card
-from plumbline.runs.claims import locked
+from plumbline.runs.metadata import Card
+from plumbline.runs.output_guard import locked
 from tests.gguf_files import write_gguf, write_wheel
 from tests.test_never_lost import needs_small_disks
 

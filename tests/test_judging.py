@@ -9,8 +9,8 @@ import pytest
 from plumbline.errors import RewardError, TrainingStopped
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.records import Outcome, Sampling, Score, Step, Trajectory
-from plumbline.training.judging import Judging, check_failures, judge
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.reward_workers import Judging, check_failures, judge
+from plumbline.rollouts.collect import collect
 from tests.toy import RUBRIC, ToyTask
 
 LAW = Sampling(max_tokens=4)

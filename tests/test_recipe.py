@@ -29,7 +29,7 @@ from plumbline.recipe import (
 )
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import leaves
-from plumbline.recipe.keys import EDITOR_LINE, commented, page, schema, tables
+from plumbline.recipe.schema_docs import EDITOR_LINE, commented, page, schema, tables
 from plumbline.recipe.moved import GONE, without_gone
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.run import Run
@@ -316,7 +316,7 @@ KEYS = Path(__file__).parents[1] / "docs" / "reference" / "keys.md"
 
 
 def test_the_page_of_keys_is_what_the_code_says():
-    """`python -m plumbline.recipe.keys > docs/reference/keys.md` writes it again."""
+    """`python -m plumbline.recipe.schema_docs > docs/reference/keys.md` writes it again."""
     assert KEYS.read_text(encoding="utf-8") == page()
     assert len(page().split()) <= 4500
 

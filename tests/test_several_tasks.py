@@ -12,17 +12,17 @@ from plumbline.evaluation.command import open_task_for
 from plumbline.evaluation.history import compare_paths
 from plumbline.recipe import find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
-from plumbline.reports.several import sweep_table
+from plumbline.reports.run_comparison import sweep_table
 from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import RunView
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import _collect, _rewards
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.collect import collect
 from plumbline.training.stage import Stage
 from plumbline.training.sweep import run_sweep
 from tests.reports.building import RL, SFT, evaluation

@@ -12,7 +12,7 @@ from rich.console import Console
 from plumbline.cli.main import main
 from plumbline.errors import EngineError, RunError
 from plumbline.evaluation.statistics import t_interval, t_quantile
-from plumbline.reports.several import seeds_terminal, sweep_table
+from plumbline.reports.run_comparison import seeds_terminal, sweep_table
 from plumbline.training.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
 
 RECIPE = """

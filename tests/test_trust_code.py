@@ -261,8 +261,8 @@ def test_what_is_typed_is_a_whole_name(word, names):
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.checks.preflight.report import preflight_of
-    from plumbline.engines.jobs.job import specify
-    from plumbline.engines.jobs.package import Examined, refuse
+    from plumbline.jobs.job import specify
+    from plumbline.jobs.package import Examined, refuse
 
     asked = {"recipe": "score.yaml", "on": "process", "overrides": ["task.options.score=payload:score"]}
     spec, _ = specify(**asked)
@@ -467,7 +467,7 @@ def test_other_packages_need_it(name):
 @pytest.mark.parametrize(
     ("name", "allowed"),
     [
-        ("plumbline.tasks.adapters.verifiers:open_verifiers", True),
+        ("plumbline.adapters.verifiers:open_verifiers", True),
         ("plumbline_forms.task:open_forms", True),
         ("plumbline.engines.processes:start", False),
         ("plumbline.tasks.jsonl.task:open_jsonl", False),
@@ -526,8 +526,8 @@ def plant(folder: Path) -> Path:
 
 
 def test_a_job_and_its_dry_run_take_no_module_of_the_folder(tmp_path, monkeypatch):
-    from plumbline.engines.jobs.job import JobSpec
-    from plumbline.engines.jobs.package import _checked
+    from plumbline.jobs.job import JobSpec
+    from plumbline.jobs.package import _checked
 
     mark = plant(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -601,7 +601,7 @@ def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline
     from plumbline.policies import open_policy
     from plumbline.policies.autoregressive.options import OPTIONS
     from plumbline.recipe import LoraSection
-    from plumbline.runs.cards import Card
+    from plumbline.runs.metadata import Card
 
     monkeypatch.chdir(tmp_path)
     section = OPTIONS.model(name=str(tiny_folder), lora=LoraSection(rank=2))

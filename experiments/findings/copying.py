@@ -12,7 +12,7 @@ from typing import Any
 
 from plumbline.records import Example, Outcome, Score
 from plumbline.seeds import generator
-from plumbline.tasks.controls import blank, echo
+from plumbline.tasks.baselines import blank, echo
 from plumbline.tasks.task import Control, gold_of
 
 HELD_OUT = {0: "test", 1: "val"}

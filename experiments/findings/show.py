@@ -8,7 +8,7 @@ import numpy as np
 
 from plumbline.evaluation.statistics import Interval, t_interval
 from plumbline.reports.charts import Mark, Points, Size, dot_chart, line_chart
-from plumbline.reports.page import render
+from plumbline.reports.templating import render
 
 STYLES, SHAPES = ("c1", "c2", "c3", "c4"), ("circle", "diamond", "hollow")
 CURVES = Size(560, 260, 120)

@@ -27,13 +27,13 @@ from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
 from plumbline.runs.observers import LiveView, open_trackers
-from plumbline.runs.published import published
+from plumbline.runs.remote_sync import published
 from plumbline.runs.remote import folder_for, is_address, join, local_model
 from plumbline.runs.run import Observer, Run, Silent
 from plumbline.tasks.precheck import HOSTILE
 from plumbline.tasks.task import Task, as_task
 from plumbline.training.pipeline import run_recipe
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.collect import collect
 
 
 def run(

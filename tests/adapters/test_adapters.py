@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from plumbline.errors import DataError, ModelError
-from plumbline.tasks.adapters import to_inspect, to_openenv, to_trl_reward, to_trl_rows, to_verifiers
+from plumbline.adapters import to_inspect, to_openenv, to_trl_reward, to_trl_rows, to_verifiers
 from tests.audit.faulty import FaultyTask
 
 

@@ -10,7 +10,7 @@ import pytest
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.statistics import mean_interval, paired
 from plumbline.storage import read_jsonl, write_jsonl
-from plumbline.tasks.adapters.evaluate_callback import EvaluateCallback
+from plumbline.adapters.evaluate_callback import EvaluateCallback
 from tests.diagnosis.trl_runs import Plan, letters, make_talker, train
 
 CHATS = [{"prompt": [{"role": "user", "content": f"{n}: escreva"}], "n": n} for n in range(8)]

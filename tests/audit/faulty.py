@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plumbline.records import Example, Headline, Outcome, Score
-from plumbline.tasks.controls import blank, constant, shuffled_gold
+from plumbline.tasks.baselines import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.task import Task
 from plumbline.tasks.text.lenient_json import read_json

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.checks.audit import bench, cheats, checks
+from plumbline.checks.audit import cheats, checks
+from plumbline.checks.audit import scoring_runner
 from plumbline.checks.audit.audit import audit
 from plumbline.checks.audit.texts import DECIMAL_COMMA, a_few, writes_commas, writings
 from plumbline.records import Example, Score
@@ -89,7 +90,7 @@ def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
             share = 0.25 if example is golds[0].example else 0.5
             return super().judge(example, completion)[0], Score(total=share, parts=dict.fromkeys(names, share))
 
-    bench_ = bench.ScoringRunner(Half(), silent)
+    bench_ = scoring_runner.ScoringRunner(Half(), silent)
     golds = [Case(example, "gold answer", example.gold) for example in bench_.task.examples("val")[:3]]
     bench_.judge("gold answers", {("gold",): golds})
     (finding,) = [one for one in checks.oracle(bench_) if one.check == "oracle"]
@@ -104,7 +105,7 @@ def test_the_same_seed_gives_the_same_audit():
 
 
 def test_a_verifier_that_does_not_come_back_ends_the_audit_and_is_the_finding(monkeypatch):
-    monkeypatch.setattr(bench, "LIMIT", 0.2)
+    monkeypatch.setattr(scoring_runner, "LIMIT", 0.2)
     found = audit(FaultyTask("hangs"))
     assert [(finding.check, finding.level) for finding in found.findings if finding.level != "note"] == [
         ("slow", "fatal")
@@ -148,7 +149,7 @@ def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_go
     original = task.judge
     task.judge = lambda example, text: (answered.setdefault(example.id, set()).add(text), original(example, text))[1]
     examples = a_few({split: task.examples(split) for split in task.splits}, 60, 0)
-    found = cheats.cheapest_cheat(bench.ScoringRunner(task, lambda *_: None), examples, {}, 0)
+    found = cheats.cheapest_cheat(scoring_runner.ScoringRunner(task, lambda *_: None), examples, {}, 0)
     assert len(answered) == 40  # 20 of the 60 lend their golds
     texts = set.union(*answered.values())
     lent = {example.id for example in examples if any(example.gold in text for text in texts)}

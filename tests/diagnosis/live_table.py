@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.checks.diagnosis.live import Live
 from plumbline.checks.diagnosis.readers import own
-from plumbline.recipe.handoff import ChecksSection
+from plumbline.recipe.decision_rules import ChecksSection
 from tests.diagnosis.test_callback import watched
 from tests.diagnosis.test_checks import slow_noise
 from tests.diagnosis.test_live import replay

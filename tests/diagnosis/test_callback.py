@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from plumbline.errors import RecipeError
-from plumbline.tasks.adapters.callback import CheckCallback
+from plumbline.adapters.callback import CheckCallback
 from tests.diagnosis.trl_runs import Plan, half, letters, train
 
 

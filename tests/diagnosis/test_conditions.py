@@ -10,7 +10,7 @@ from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge
 from plumbline.checks.diagnosis.decide import gather
 from plumbline.evaluation.statistics import pooled_interval
 from plumbline.recipe import load, parse
-from plumbline.recipe.handoff import Condition, DecideSection
+from plumbline.recipe.decision_rules import Condition, DecideSection
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import TASKS, at, evaluation, planted

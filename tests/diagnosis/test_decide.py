@@ -10,7 +10,7 @@ from plumbline.checks.diagnosis.decide import decide, gather, next_recipe, tree_
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError, RecipeError, RunError
 from plumbline.recipe import differences, load
-from plumbline.recipe.handoff import Change
+from plumbline.recipe.decision_rules import Change
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import SCENARIOS, TASKS, at, planted
 

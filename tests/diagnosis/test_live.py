@@ -14,7 +14,7 @@ from plumbline.checks.diagnosis.rules.signal import LOOK, t_of_slope
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
-from plumbline.recipe.handoff import ChecksSection
+from plumbline.recipe.decision_rules import ChecksSection
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl
 from plumbline.tasks.source import Source

@@ -12,8 +12,8 @@ from plumbline.checks.diagnosis.outcome import outcome
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.answers import languages
 from plumbline.records import Headline, Judged
-from plumbline.reports.findings import as_values, shown
-from plumbline.reports.findings import said as findings_said
+from plumbline.checks.findings_output import as_values, shown
+from plumbline.checks.findings_output import said as findings_said
 from tests.diagnosis.test_checks import STEPS, healthy, said, with_series
 from tests.reports.building import RL, SFT, Level, evaluation, references
 

@@ -25,7 +25,7 @@ from plumbline.checks.diagnosis.readers.rows import our_name
 from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
-from plumbline.reports.findings import shown
+from plumbline.checks.findings_output import shown
 from tests.diagnosis.test_checks import healthy, said
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from plumbline.checks.diagnosis.watch import afterwards, as_words
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.recipe import load, parse
-from plumbline.recipe.handoff import Condition
+from plumbline.recipe.decision_rules import Condition
 from plumbline.reports.write import write_report
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source

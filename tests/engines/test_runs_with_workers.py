@@ -12,7 +12,7 @@ import pytest
 
 from plumbline.errors import EngineError, ModelError
 from plumbline.recipe import parse
-from plumbline.recipe.running import ScaleSection
+from plumbline.recipe.execution import ScaleSection
 from plumbline.training.pipeline import run_recipe
 from tests.test_never_lost import fingerprint
 

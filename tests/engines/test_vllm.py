@@ -24,8 +24,8 @@ from plumbline.evaluation import endpoint
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters as weights
-from plumbline.policies.pretrained.arrival import Arrivals, NumberPair, arrived
-from plumbline.recipe.running import EngineSection
+from plumbline.policies.pretrained.weight_sync_check import Arrivals, NumberPair, arrived
+from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
 

@@ -14,7 +14,7 @@ from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.errors import EngineError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.recipe.running import EngineSection
+from plumbline.recipe.execution import EngineSection
 from plumbline.records import Sampling
 from tests.engines.test_vllm import Heard, change, gap, requests
 

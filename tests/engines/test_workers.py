@@ -18,9 +18,9 @@ from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
 from plumbline.tasks import open_task
 from plumbline.tasks.task import episode_of
-from plumbline.training.judging import Judging, judge
+from plumbline.rollouts.reward_workers import Judging, judge
 from plumbline.training.pipeline import run_recipe
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.collect import collect
 from tests.engines.test_runs_with_workers import RECIPE
 from tests.test_never_lost import fingerprint
 from tests.toy import ToyTask

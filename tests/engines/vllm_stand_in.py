@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from plumbline.policies.token_law import draw
+from plumbline.policies.sampling_distribution import draw
 from plumbline.records import Sampling
 
 

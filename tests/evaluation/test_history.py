@@ -23,7 +23,7 @@ from plumbline.evaluation.history import (
 )
 from plumbline.evaluation.statistics import Interval, detectable, direction, holm
 from plumbline.reports.evaluation_output import render
-from plumbline.reports.several import history_page, history_tables
+from plumbline.reports.run_comparison import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
 from plumbline.storage import dumps, read_object, write_json
 from tests.runs.stored import evaluation, rewards, stored

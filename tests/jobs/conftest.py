@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from plumbline.engines.jobs import follow, package
+from plumbline.jobs import follow
+from plumbline.jobs import package
 
 BASE = """
 task: {name: jsonl, options: {train: data/rows.jsonl, prompt: q, gold: a, score: "scoring:score"}}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from plumbline.engines.jobs.job import specify
-from plumbline.engines.jobs.package import plan
+from plumbline.jobs.job import specify
+from plumbline.jobs.package import plan
 
 FIELDS = set(
     """name entrypoint image_uri containerfile compute_config working_dir excludes requirements env_vars py_modules
@@ -26,7 +26,7 @@ def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypat
     assert command == f"anyscale job submit -f {tmp_path / 'sent' / 'job.yaml'}"
     values = yaml.safe_load(texts["job.yaml"])
     assert values.keys() <= FIELDS
-    assert values["entrypoint"].startswith("python -P -m plumbline.engines.jobs.entry --job tickets-")
+    assert values["entrypoint"].startswith("python -P -m plumbline.cli.job_entry --job tickets-")
     assert "--secret PLB_TEST_TOKEN -- run tickets.yaml --out /mnt/shared_storage/a" in values["entrypoint"]
     assert (values["compute_config"], values["timeout_s"], values["max_retries"]) == ("a10g", 3600, 0)
     assert values["env_vars"] == {"HF_HOME": "/mnt/hub", "PYTHONUNBUFFERED": "1"}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import plumbline
-from plumbline.engines.jobs import package
-from plumbline.engines.jobs.job import specify
-from plumbline.engines.jobs.package import LIMIT, examine
+from plumbline.jobs import package
+from plumbline.jobs.job import specify
+from plumbline.jobs.package import LIMIT, examine
 
 REMOTE = {"address": "http://head:8265", "out": "/mnt/shared/a"}
 

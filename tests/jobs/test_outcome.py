@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from plumbline.engines.jobs.backends import State
-from plumbline.engines.jobs.follow import CODES, judge, refresh, said, send
-from plumbline.engines.jobs.job import JobSpec, SentJob, jobs
+from plumbline.jobs.backends import State
+from plumbline.jobs.follow import CODES, judge, refresh, said, send
+from plumbline.jobs.job import JobSpec, SentJob, jobs
 from plumbline.errors import EngineError
 
 OK, BAD = State(status="succeeded", code=0), State(status="failed", code=1, message="exit code 1")
@@ -106,7 +106,7 @@ def dashboard(monkeypatch, tmp_path):
     monkeypatch.setenv("PLUMBLINE_JOBS", str(tmp_path / "jobs"))
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "ray.job_submission", SimpleNamespace(JobSubmissionClient=Client))
-    monkeypatch.setattr("plumbline.engines.jobs.backends.check_installed", lambda *_: None)
+    monkeypatch.setattr("plumbline.jobs.backends.check_installed", lambda *_: None)
     return answers
 
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from plumbline.engines.jobs.package import package_of
+from plumbline.jobs.package import package_of
 
 FILES = """
 a.py b.txt data/rows.jsonl data/formfactory/app.py data/formfactory/templates/x.html models/m/model.safetensors

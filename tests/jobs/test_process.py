@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from plumbline.checks.check import Finding
-from plumbline.engines.jobs import package
-from plumbline.engines.jobs.backends import ProcessJob
-from plumbline.engines.jobs.job import SentJob, find, specify
-from plumbline.engines.jobs.package import Examined
+from plumbline.jobs import package
+from plumbline.jobs.backends import ProcessJob
+from plumbline.jobs.job import SentJob, find, specify
+from plumbline.jobs.package import Examined
 from plumbline.errors import RunError, StorageError
 
 PROCESS = ("--on", "process", "--no-preflight")

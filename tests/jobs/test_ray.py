@@ -17,9 +17,9 @@ pytest.importorskip("ray", reason="Ray is not installed")
 import plumbline as plumbline_package
 from plumbline import api
 from plumbline.engines import processes
-from plumbline.engines.jobs.backends import RayJob
-from plumbline.engines.jobs.job import SentJob, find, specify
-from plumbline.engines.jobs.package import package_of
+from plumbline.jobs.backends import RayJob
+from plumbline.jobs.job import SentJob, find, specify
+from plumbline.jobs.package import package_of
 
 SECRET = "hunter2hunter2"
 

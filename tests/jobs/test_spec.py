@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from plumbline.engines.jobs.job import JobSpec, specify
+from plumbline.jobs.job import JobSpec, specify
 from plumbline.errors import RecipeError
 
 

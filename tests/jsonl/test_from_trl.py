@@ -14,7 +14,7 @@ from plumbline.config.imports import consent
 from plumbline.errors import RecipeError, StorageError
 from plumbline.recipe import leaves, load
 from plumbline.recipe.from_trl import read_script
-from plumbline.tasks.jsonl.start import start, started
+from plumbline.tasks.jsonl.init_recipe import start, started
 
 GIST = r'''
 import re

@@ -10,7 +10,7 @@ from plumbline.config.imports import consent
 from plumbline.errors import DataError, RecipeError, RewardError, StorageError
 from plumbline.recipe import load, parse
 from plumbline.recipe.from_trl import read_script
-from plumbline.tasks.jsonl.start import _address, start, started
+from plumbline.tasks.jsonl.init_recipe import _address, start, started
 from plumbline.training.pipeline import run_recipe
 
 TRL = """

@@ -18,13 +18,13 @@ from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import open_policy
-from plumbline.policies.export.export import Export, export
-from plumbline.policies.export.weights import opened, write_merged
+from plumbline.export.export import Export, export
+from plumbline.export.weights import opened, write_merged
 from plumbline.policies.pretrained import render_process, rendering
 from plumbline.policies.pretrained.chat import CHATML, Chat
 from plumbline.recipe import LoraSection, ModelSection, options_of
 from plumbline.records import Sampling
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.run import Silent
 from tests.policies.families import edit
 

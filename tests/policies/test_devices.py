@@ -8,7 +8,7 @@ import torch
 from plumbline.api import sampled
 from plumbline.policies.autoregressive.decoders import graphs
 from plumbline.policies.pretrained import loading
-from plumbline.policies.token_law import noises
+from plumbline.policies.sampling_distribution import noises
 from plumbline.training import microbatches as passes
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import Credit, update_policy

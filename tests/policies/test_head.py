@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plumbline.policies import places as head
-from plumbline.policies.token_law import log_prob
+from plumbline.policies import token_logprobs as head
+from plumbline.policies.sampling_distribution import log_prob
 from plumbline.records import Sampling
 
 

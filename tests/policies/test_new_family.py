@@ -11,7 +11,7 @@ from plumbline.api import check_policy
 from plumbline.errors import ModelError, RecipeError
 from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model, settled_keys
 from plumbline.policies import open_policy
-from plumbline.policies.export.export import Export, export
+from plumbline.export.export import Export, export
 from plumbline.recipe import parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent

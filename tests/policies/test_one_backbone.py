@@ -10,7 +10,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from conftest import WORDS, sharpen
 from plumbline.api import check_policy, sampled
 from plumbline.errors import ModelError
-from plumbline.policies import open_policy, places, token_law
+from plumbline.policies import open_policy
+from plumbline.policies import token_logprobs as places
+from plumbline.policies import sampling_distribution
 from plumbline.policies.autoregressive import policy as autoregressive
 from plumbline.policies.autoregressive.options import OPTIONS as CAUSAL
 from plumbline.policies.flow import sampler as flow_sampler
@@ -91,7 +93,7 @@ def test_a_scorer_at_another_temperature_breaks_both_laws(policy, monkeypatch):
 
 def test_a_sampler_of_other_tokens_breaks_the_second_law_alone(policy, monkeypatch):
     """It records true log-probabilities, so law 1 passes; only the counts give it away."""
-    module, true = DRAWS_IN[policy.family], token_law.draw
+    module, true = DRAWS_IN[policy.family], sampling_distribution.draw
     monkeypatch.setattr(module, "draw", lambda logits, uniforms, law: true(logits, uniforms**1.3, law))
     laws = check_policy(policy, CHAT, LAWS[policy.family], draws=1500)
     assert laws.gap < 2e-5

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies import check_model, open_policy
-from plumbline.policies.export.export import Export, export
+from plumbline.export.export import Export, export
 from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.pretrained.chat import CHATML
 from plumbline.policies.pretrained.tiny import make_tiny

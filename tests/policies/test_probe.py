@@ -13,7 +13,7 @@ from plumbline.policies.autoregressive.probe import probe
 from plumbline.policies.pretrained.adapters import FILLED, lora_layers
 from plumbline.policies.pretrained.loading import load
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.policies.pretrained.trial import Trial, in_float32
+from plumbline.policies.pretrained.numerics import Trial, in_float32
 from plumbline.recipe import LoraSection, TinySection
 from tests.policies.planted import PLANTED
 

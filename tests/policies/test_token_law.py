@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from plumbline.policies import token_law
-from plumbline.policies.token_law import draw, log_prob, restrict
+from plumbline.policies import sampling_distribution
+from plumbline.policies.sampling_distribution import draw, log_prob, restrict
 from plumbline.records import Sampling
 
 DRAWS = 15_000
@@ -66,9 +66,9 @@ def test_rows_drawn_in_slices_are_drawn_as_they_are_together(sampling, monkeypat
     logits = torch.randn(7, 300, generator=generator) * 4
     uniforms = torch.rand(7, dtype=torch.float64, generator=generator)
     tokens, logprobs = draw(logits, uniforms, sampling)
-    sizes, true = [], token_law._invert
-    monkeypatch.setattr(token_law, "_invert", lambda rows, *rest: sizes.append(len(rows)) or true(rows, *rest))
-    monkeypatch.setattr(token_law, "AT_ONCE", 2 * 300 + 1)
+    sizes, true = [], sampling_distribution._invert
+    monkeypatch.setattr(sampling_distribution, "_invert", lambda rows, *rest: sizes.append(len(rows)) or true(rows, *rest))
+    monkeypatch.setattr(sampling_distribution, "AT_ONCE", 2 * 300 + 1)
     sliced, also = draw(logits, uniforms, sampling)
     assert sizes == [2, 2, 2, 1]
     assert torch.equal(sliced, tokens)

@@ -8,7 +8,7 @@ from typing import Any
 
 from plumbline.errors import DataError
 from plumbline.records import Example, Outcome, Score
-from plumbline.tasks.controls import WITH_GOLD
+from plumbline.tasks.baselines import WITH_GOLD
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.task import Control
 

@@ -17,7 +17,7 @@ from plumbline.checks.preflight.report import preflight, preflight_of
 from plumbline.errors import RunError
 from plumbline.recipe import parse
 from plumbline.records import Evaluation, Judged, Sampling
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.run import Run
 from tests.preflight.rows import SPLITS, some_rows

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from plumbline.records import Figure, Frame, Headline, Judged, Mistake
 from plumbline.reports.build_tables import all_tables
-from plumbline.reports.page import PICTURES
+from plumbline.reports.templating import PICTURES
 from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import RunView
 from plumbline.reports.write import run_summary, write_report

@@ -17,8 +17,8 @@ from plumbline.reports.evaluation_output import (
     render,
     write_outputs,
 )
-from plumbline.reports.page import POLICY
-from plumbline.runs.claims import MARK
+from plumbline.reports.templating import POLICY
+from plumbline.runs.output_guard import MARK
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.runs.run import Silent
 from tests.evaluation.shown_toy import ShownToy

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.records import Judged, Unjudged
-from plumbline.reports.page import read_template, render
+from plumbline.reports.templating import read_template, render
 from plumbline.reports.sections import values_read
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation

@@ -9,7 +9,8 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval, t_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged
-from plumbline.reports import build_tables, page
+from plumbline.reports import build_tables
+from plumbline.reports import templating as page
 from plumbline.reports.comparisons import rescued
 from plumbline.reports.numbers import interval_text
 from plumbline.reports.tables import Column, Row, Table

@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from plumbline.checks.check import Finding
-from plumbline.reports.findings import counted
-from plumbline.reports.several import sweep_table
+from plumbline.checks.findings_output import counted
+from plumbline.reports.run_comparison import sweep_table
 
 
 def test_no_figure_of_a_sweep_is_cut_on_eighty_columns():

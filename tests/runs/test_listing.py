@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.errors import RunError, TrainingStopped
 from plumbline.recipe import value_differences
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.lineage import changes, in_order, in_words, list_runs, origins, predecessors
 from plumbline.runs.record import RunRecord, read_record
 from plumbline.runs.run import Run

@@ -22,7 +22,7 @@ from plumbline import api  # noqa: E402
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, StorageError  # noqa: E402
 from plumbline.policies import open_policy  # noqa: E402
 from plumbline.recipe import parse  # noqa: E402
-from plumbline.runs.published import Publisher, files_of, published  # noqa: E402
+from plumbline.runs.remote_sync import Publisher, files_of, published  # noqa: E402
 from plumbline.runs.remote import (  # noqa: E402
     ManifestEntry,
     Store,

@@ -7,7 +7,7 @@ import pytest
 
 from plumbline.errors import RunError
 from plumbline.records import Evaluation, Judged
-from plumbline.runs.claims import claim
+from plumbline.runs.output_guard import claim
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run, environment
 from plumbline.storage import read_json, read_jsonl

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from plumbline.runs.cards import CARD, Card
+from plumbline.runs.metadata import CARD, Card
 from plumbline.serve.backend import Backend, Piece
 
 FORMS = {"forms": ["vpn-access", "library-card", "thesis-defence"], "held_out": ["thesis-defence"], "records": 60}

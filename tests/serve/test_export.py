@@ -13,19 +13,19 @@ from conftest import WORDS
 from plumbline.engines.vllm import check_publication
 from plumbline.errors import EngineError, ModelError
 from plumbline.policies import open_policy
-from plumbline.policies.export import weights
-from plumbline.policies.export.card import UNKNOWN, base_of
-from plumbline.policies.export.export import Export, export
-from plumbline.policies.export.weights import write_merged
+from plumbline.export import weights
+from plumbline.export.card import UNKNOWN, base_of
+from plumbline.export.export import Export, export
+from plumbline.export.weights import write_merged
 from plumbline.policies.pretrained import gguf_writer
 from plumbline.policies.pretrained.adapters import rounded
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.saved import adapter_base
 from plumbline.recipe import LoraSection, TinySection, options_of
-from plumbline.recipe.running import EngineSection
+from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.run import Silent
 
 PLAIN = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}).to_json()

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from plumbline.errors import EngineError, RecipeError, StorageError
-from plumbline.serve.book import Book
+from plumbline.serve.metrics import Book
 from plumbline.serve.running import Serving, bound, serve
 from tests.serve.serving import RequestLimits, Scripted, ScriptedText, body, connect, head, running, until
 

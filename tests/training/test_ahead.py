@@ -16,7 +16,7 @@ from plumbline.recipe import TinySection, parse
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Run
 from plumbline.training import rl as loop
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.collect import collect
 from plumbline.training.stage import Stage
 from tests.toy import ToyTask
 from tests.training.toy_runs import samplers, train_toy

@@ -20,7 +20,7 @@ from plumbline.training import checkpoints
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import train_rl
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.collect import collect
 from plumbline.training.stage import Stage
 from plumbline.training.update import credit, update_policy
 from tests.toy import ToyTask

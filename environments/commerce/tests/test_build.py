@@ -13,7 +13,7 @@ import pytest
 
 from environments.commerce.tests.conftest import OPTIONS
 from plumbline.errors import DataError, RecipeError
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.storage import read_jsonl, read_object, write_json
 from plumbline.tasks import open_task, silent
 from plumbline_commerce.build import RECORDS, SPLITS, build_commerce, has_records
@@ -202,7 +202,7 @@ SMALL = CommerceOptions(orders=200, extraction=20)
 def test_two_that_build_at_once_build_once_and_say_that_they_wait(tmp_path):
     told = []
     with ThreadPoolExecutor(2) as both:
-        with claims.locked(tmp_path / "data", lambda: None):
+        with output_guard.locked(tmp_path / "data", lambda: None):
             built = [
                 both.submit(build_commerce, SMALL, tmp_path / "data", lambda *said: told.append(said)) for _ in "12"
             ]
@@ -232,7 +232,7 @@ def test_what_a_kill_leaves_is_never_taken_for_whole(tmp_path, at, empty):
     """
     folder = tmp_path / "data"
     if not empty:
-        claims.claim(folder, RECORDS)
+        output_guard.claim(folder, RECORDS)
         (folder / "notes.txt").write_text("mine")
         (folder / ".commerce.db.old").mkdir()
         (folder / ".commerce.db.old" / "partial.db").touch()
@@ -244,7 +244,7 @@ def test_what_a_kill_leaves_is_never_taken_for_whole(tmp_path, at, empty):
     assert has_records(SMALL, folder)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     extra = set() if empty else {"notes.txt"}
-    names = {"commerce.db", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl", claims.MARK}
+    names = {"commerce.db", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl", output_guard.MARK}
     assert {path.name for path in folder.iterdir()} == names | extra
 
 

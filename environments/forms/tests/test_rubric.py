@@ -16,7 +16,7 @@ from plumbline.api import HOSTILE, TaskLaws, check_task
 from plumbline.errors import DataError
 from plumbline.records import Failure, Score
 from plumbline.tasks import open_task
-from plumbline.training.judging import judge as judge_safely
+from plumbline.rollouts.reward_workers import judge as judge_safely
 from plumbline_forms import rubric
 from plumbline_forms.build import values_of, write_gold
 from plumbline_forms.executors.executor import FormCase

@@ -15,7 +15,7 @@ from plumbline.recipe import SftSection
 from plumbline.records import Failure
 from plumbline.tasks import silent
 from plumbline.tasks.task import EpisodeFailed
-from plumbline.training.judging import Judging, judge
+from plumbline.rollouts.reward_workers import Judging, judge
 from plumbline.training.sft import demonstrate
 from plumbline_miniwob import build
 from plumbline_miniwob.actions import Act, Named, Ref

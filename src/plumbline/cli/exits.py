@@ -8,7 +8,7 @@ end of all of them.
     1    an error of `plumbline.errors`
     2    the command line itself is wrong (typer says how)
     3-7  what became of a job that was submitted or followed: failed, never started, produced nothing, stopped,
-         unknown (`plumbline.engines.jobs.follow`)
+         unknown (`plumbline.jobs.follow`)
     130  interrupted; a job that was followed goes on
     141  the reader of our output went away
 """

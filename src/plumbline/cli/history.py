@@ -79,7 +79,7 @@ def _show(found: "Lineage", outputs: "Outputs") -> None:
     """Write the page, and print the rest in the form that is asked for."""
     from plumbline.evaluation.history import plain_comparisons, plain_history
     from plumbline.reports.evaluation_output import render
-    from plumbline.reports.several import history_page, history_tables, history_terminal
+    from plumbline.reports.run_comparison import history_page, history_tables, history_terminal
     from plumbline.storage import write_text
 
     if outputs.report is not None:

@@ -11,8 +11,8 @@ from plumbline.cli import options as take
 from plumbline.cli.output import print_json, print_tables, print_text, tell
 
 if TYPE_CHECKING:
-    from plumbline.engines.jobs.job import JobOutcome, JobSpec, SentJob
-    from plumbline.engines.jobs.package import Examined
+    from plumbline.jobs.job import JobOutcome, JobSpec, SentJob
+    from plumbline.jobs.package import Examined
 
 submit_app = typer.Typer(cls=take.CommandGroup)
 jobs_app = typer.Typer(
@@ -86,9 +86,9 @@ def submit(
     nobody can tell, and 130 where you stopped watching.
     """
     asked = {name: value for name, value in locals().items() if name not in OF_COMMAND}
-    from plumbline.engines.jobs.follow import send
-    from plumbline.engines.jobs.job import specify
-    from plumbline.engines.jobs.package import Examined, examine, plan, refuse
+    from plumbline.jobs.follow import send
+    from plumbline.jobs.job import specify
+    from plumbline.jobs.package import Examined, examine, plan, refuse
     from plumbline.storage import clear_os_errors, write_text
 
     spec, recipe = specify(source, **asked)
@@ -125,8 +125,8 @@ def _show_plan(spec: "JobSpec", examined: "Examined", files: dict[str, str], com
     """What `--dry-run` prints."""
     import shlex
 
-    from plumbline.engines.jobs.backends import runtime_env
-    from plumbline.reports.findings import plain
+    from plumbline.jobs.backends import runtime_env
+    from plumbline.checks.findings_output import plain
 
     package = examined.package
     if as_json:
@@ -162,7 +162,7 @@ def _show(text: str) -> None:
 
 def _follow(job: "SentJob", as_json: bool) -> NoReturn:
     """Follow a job to its end; print its report, and end with its exit status."""
-    from plumbline.engines.jobs.follow import CODES, follow, reachable
+    from plumbline.jobs.follow import CODES, follow, reachable
 
     name = job.spec.id
     try:
@@ -203,8 +203,8 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
     """List the jobs that were submitted, follow them, stop them."""
     if context.invoked_subcommand is not None:
         return
-    from plumbline.engines.jobs.follow import refresh
-    from plumbline.engines.jobs.job import jobs as known
+    from plumbline.jobs.follow import refresh
+    from plumbline.jobs.job import jobs as known
 
     rows = [(job, *refresh(job)) for job in known(tell)]
     if as_json:
@@ -219,7 +219,7 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
 @jobs_app.command("follow", epilog="Example: `plumbline jobs follow last`")
 def follow_job(name: JobName = "last", as_json: take.Json = False) -> None:
     """Show what a job prints, from its beginning, until it is over; Ctrl-C leaves it running."""
-    from plumbline.engines.jobs.job import find
+    from plumbline.jobs.job import find
 
     _follow(find(name), as_json)
 
@@ -227,8 +227,8 @@ def follow_job(name: JobName = "last", as_json: take.Json = False) -> None:
 @jobs_app.command("stop", epilog="Example: `plumbline jobs stop mine-1123`")
 def stop_job(name: JobName, as_json: take.Json = False) -> None:
     """End a job; its run can go on with --resume."""
-    from plumbline.engines.jobs.follow import stop
-    from plumbline.engines.jobs.job import find
+    from plumbline.jobs.follow import stop
+    from plumbline.jobs.job import find
 
     job = find(name)
     outcome = stop(job)

@@ -19,7 +19,7 @@ from plumbline.cli.exits import clear_exits
 from plumbline.cli.output import print_json, print_tables, print_text, progress, say, tell
 from plumbline.config import imports
 from plumbline.errors import DataError, RecipeError
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 
 app = typer.Typer(
     name="plumbline",
@@ -123,14 +123,14 @@ def recipe(
 
     given, overrides = words or [], overrides or []
     if schema:
-        from plumbline.recipe import keys
+        from plumbline.recipe import schema_docs
         from plumbline.storage import write_json
 
         if out is None:
-            print_json(keys.schema())
+            print_json(schema_docs.schema())
             return
-        claims.check_file(out, "schema", keys.is_schema)
-        write_json(out, keys.schema())
+        output_guard.check_file(out, "schema", schema_docs.is_schema)
+        write_json(out, schema_docs.schema())
         print_text(f"{out}\n")
     elif out is not None:
         raise RecipeError("--out is where --schema goes", f"write plumbline recipe --schema --out {out}")
@@ -139,7 +139,7 @@ def recipe(
         shown = [*said] if every else [name for names in grouped().values() for name in names]
         print_json({name: said[name] for name in shown}) if as_json else print_text(listing(every))
     elif len(given) == 1:
-        from plumbline.recipe.keys import EDITOR_LINE, commented
+        from plumbline.recipe.schema_docs import EDITOR_LINE, commented
 
         resolved = load(given[0], overrides)
         if as_json:
@@ -221,7 +221,7 @@ def init(
     """
     from plumbline.evaluation.models import settled_keys
     from plumbline.runs.record import last_model
-    from plumbline.tasks.jsonl.start import start, started
+    from plumbline.tasks.jsonl.init_recipe import start, started
 
     given = started(model, data, reward, script, out, prompt, gold, config)
     given.model = last_model(given.model)
@@ -297,7 +297,7 @@ def sweep(
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
-    from plumbline.reports.several import seeds_terminal, sweep_table
+    from plumbline.reports.run_comparison import seeds_terminal, sweep_table
     from plumbline.runs.remote import only_here
     from plumbline.training.sweep import SideBySide, over_seeds, run_sweep, shown_live, variants, write_page
 
@@ -438,7 +438,7 @@ def score(
     from plumbline.tasks import open_task
 
     if out is not None:
-        claims.check_file(out, "evaluation", is_evaluation)
+        output_guard.check_file(out, "evaluation", is_evaluation)
     named = task_section(task, overrides or ())
     with progress() as view:
         opened = open_task(named.name, named.options, records_folder(named.name, data), view.working)
@@ -494,7 +494,7 @@ def check(
     from plumbline.checks.check import examine
     from plumbline.checks.diagnosis.readers import read_runs
     from plumbline.checks.diagnosis.rules import CHECKS
-    from plumbline.reports.findings import as_values, in_lines, runs_as_values, shown
+    from plumbline.checks.findings_output import as_values, in_lines, runs_as_values, shown
 
     runs: dict[str, Any] = {
         name: run if isinstance(run, DataError) else [examine(history, CHECKS) for history in run]
@@ -536,7 +536,7 @@ def report(
     from plumbline.runs.run import RUN, Run, is_run
 
     folder = local_run(run)
-    claims.check(folder, RUN, is_run)
+    output_guard.check(folder, RUN, is_run)
     print_text(f"{write_report(Run.read(folder))}\n")
 
 
@@ -571,7 +571,7 @@ def audit(
     from plumbline.storage import write_json
 
     if out is not None:
-        claims.check_file(out, "audit", is_audit)
+        output_guard.check_file(out, "audit", is_audit)
     splits, found = () if split is None else (split,), {}
     with progress() as view:
         for name, target in targets(task, task_options(overrides or ()), rows, data).items():
@@ -616,8 +616,8 @@ def export(
     merged is an ordinary transformers directory (the families other than autoregressive keep their own format), adapter
     what LoRA trained, without its base, and gguf one file for llama.cpp. What is written is read back and compared.
     """
-    from plumbline.policies.export.export import Export
-    from plumbline.policies.export.export import export as write
+    from plumbline.export.export import Export
+    from plumbline.export.export import export as write
 
     what = Export(
         model=model, out=out, kind=kind, dtype=dtype, gguf=gguf, evaluate=evaluate, base=base, push=push, public=public

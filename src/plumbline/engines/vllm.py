@@ -31,9 +31,9 @@ from plumbline.engines import processes
 from plumbline.engines.vllm_client import Client, Part, ServerLostError, check_address, healthy
 from plumbline.errors import EngineError
 from plumbline.policies.policy import Policy
-from plumbline.policies.pretrained.arrival import TEXT, Arrivals, NumberPair, check_tokenizer, probe
+from plumbline.policies.pretrained.weight_sync_check import TEXT, Arrivals, NumberPair, check_tokenizer, probe
 from plumbline.recipe import Recipe
-from plumbline.recipe.running import EngineSection
+from plumbline.recipe.execution import EngineSection
 from plumbline.records import Message, Request, Sampling, Trajectory
 from plumbline.runs.run import Listener, Run
 from plumbline.seeds import derive
@@ -342,7 +342,7 @@ class Publication:
             Lost: the server broke.
             EngineError: too little of the update is left after rounding, or something else samples.
         """
-        from plumbline.policies.pretrained.trial import exact_logprobs
+        from plumbline.policies.pretrained.numerics import exact_logprobs
 
         began = time.perf_counter()
         token = f"{PREFIX}{version}-{uuid.uuid4().hex[:8]}"

@@ -327,7 +327,7 @@ def _named() -> Iterator[None]:
         yield
     except RewardError:
         raise
-    except Exception as error:  # noqa: BLE001 - the boundary to a task's code, as in `plumbline.training.judging`
+    except Exception as error:  # noqa: BLE001 - the boundary to a task's code, as in `plumbline.rollouts.reward_workers`
         raise type(type(error).__name__, (Exception,), {})(str(error)) from None
 
 

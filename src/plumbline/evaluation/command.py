@@ -11,7 +11,7 @@ from plumbline.evaluation.models import ModelOptions, check_name, controls_of, e
 from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation, Example
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import Replay
 from plumbline.runs.run import Listener
 from plumbline.tasks import Progress, open_task, task_names, variants_of

@@ -13,8 +13,8 @@ from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, 
 from plumbline.runs.evaluations import BegunEvaluation
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task, gold_of
-from plumbline.training.judging import Judging, Verdict, check_failures
-from plumbline.training.rollouts import collect
+from plumbline.rollouts.reward_workers import Judging, Verdict, check_failures
+from plumbline.rollouts.collect import collect
 
 ORACLE = "oracle"
 AT_ONCE = 64

@@ -13,7 +13,7 @@ from plumbline.config.imports import needed
 from plumbline.errors import RecipeError
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Evaluation, Example, Judged, Unjudged
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.storage import clear_os_errors
 
 MADE_BY = "plumbline"
@@ -30,7 +30,7 @@ def check_log(path: Path) -> None:
     """
     if path.suffix != ".eval":
         raise RecipeError(f"--inspect is {path}, and `inspect view` reads .eval files", f"give {path}.eval")
-    claims.check_file(path, "Inspect log", is_log)
+    output_guard.check_file(path, "Inspect log", is_log)
     needed("inspect_ai", "--inspect")
 
 

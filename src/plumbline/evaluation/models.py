@@ -18,14 +18,14 @@ from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Policy, Sampler, slowness
 from plumbline.policies.saved import reach_hub, saved_settings
 from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
-from plumbline.recipe.running import EngineSection
+from plumbline.recipe.execution import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
 from plumbline.tasks import NOWHERE, open_task, task_names
 from plumbline.tasks.task import Task
-from plumbline.training.rollouts import check_prompts
+from plumbline.rollouts.collect import check_prompts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

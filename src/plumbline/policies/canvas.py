@@ -26,7 +26,7 @@ from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.loading import Loaded
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
-from plumbline.policies.token_law import check_drawn
+from plumbline.policies.sampling_distribution import check_drawn
 from plumbline.records import Finish, Message, Request, Step, SteppedSampling, Trajectory
 
 HIDDEN = "\N{LIGHT SHADE}"

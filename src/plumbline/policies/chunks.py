@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.policies.token_law import generators
+from plumbline.policies.sampling_distribution import generators
 from plumbline.records import Key, Request, Sampling, Trajectory
 
 # -- denoising -------------------------------------------------------------------------------------------------------

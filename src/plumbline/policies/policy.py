@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plumbline.policies.chunks import Watch
-    from plumbline.policies.places import Places
-    from plumbline.policies.token_law import Noise
+    from plumbline.policies.token_logprobs import Places
+    from plumbline.policies.sampling_distribution import Noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)

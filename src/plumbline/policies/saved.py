@@ -13,7 +13,7 @@ from plumbline.errors import ModelError, visible
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
-from plumbline.runs.cards import CARD
+from plumbline.runs.metadata import CARD
 from plumbline.runs.hub import check_hub, is_cached
 from plumbline.runs.remote import instead_here, is_address, is_known, local_model, portable
 from plumbline.storage import LARGEST_JSON, check_regular, clear_read_errors, open_regular, read_object

@@ -34,7 +34,7 @@ from plumbline.recipe.files import (
     tasks_in,
     value_differences,
 )
-from plumbline.recipe.running import EngineSection, EvaluationSection, RunSection, ScaleSection
+from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.recipe.sections import (
     ControlsSection,
     LoraSection,

@@ -18,9 +18,9 @@ from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.grpo import Grpo
 from plumbline.config.overrides import as_mapping
 from plumbline.config.section import PositiveInt, Section, no_flags
-from plumbline.recipe.handoff import ChecksSection, DecideSection, WatchRule
+from plumbline.recipe.decision_rules import ChecksSection, DecideSection, WatchRule
 from plumbline.recipe.moved import check_gone, check_moved
-from plumbline.recipe.running import EngineSection, EvaluationSection, RunSection, ScaleSection
+from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.records import Sampling
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]

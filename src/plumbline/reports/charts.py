@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
-from plumbline.reports.page import coordinate, render
+from plumbline.reports.templating import coordinate, render
 
 Values = NDArray[np.float64]
 

@@ -21,9 +21,9 @@ from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, detail
-from plumbline.reports.page import PageSection, is_page, page, section
+from plumbline.reports.templating import PageSection, is_page, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
 from plumbline.storage import dumps, write_text
 
@@ -35,7 +35,7 @@ FORMATS: Mapping[str, tuple[str, Callable[[Table], str]]] = {
 """What tables can be written as: the ending of a file, and the writer."""
 Values = Mapping[str, Any]
 TABLES = "tables"
-"""What the mark in a folder of tables says (see `plumbline.runs.claims`)."""
+"""What the mark in a folder of tables says (see `plumbline.runs.output_guard`)."""
 
 
 def evaluation_tables(summary: Values) -> list[Table]:
@@ -271,11 +271,11 @@ class Outputs:
         if self.replays and self.report is None:
             raise RecipeError("replays are shown in a page, and none is asked for", "add --report FILE.html")
         if self.evaluation is not None:
-            claims.check_file(self.evaluation, "evaluation", is_evaluation)
+            output_guard.check_file(self.evaluation, "evaluation", is_evaluation)
         if self.tables is not None:
-            claims.check(self.tables, TABLES)
+            output_guard.check(self.tables, TABLES)
         if self.report is not None:
-            claims.check_file(self.report, "page", is_page)
+            output_guard.check_file(self.report, "page", is_page)
         if self.inspect is not None:
             check_log(self.inspect)
 
@@ -306,7 +306,7 @@ def write_outputs(outputs: Outputs, evaluated: Mapping[str, EvaluationResult]) -
         if outputs.evaluation is not None:
             write_evaluation(outputs.evaluation, one.evaluation)
         if outputs.tables is not None:
-            claims.claim(outputs.tables, TABLES)
+            output_guard.claim(outputs.tables, TABLES)
             write_tables(outputs.tables, tables[name])
         if outputs.report is not None:
             write_text(outputs.report, evaluation_page(summaries[name], one.replays))

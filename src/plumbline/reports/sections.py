@@ -18,8 +18,8 @@ from plumbline.records import Evaluation, Judged
 from plumbline.reports import charts, comparisons, numbers
 from plumbline.reports.charts import Layer, Mark, Values
 from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, rescued
-from plumbline.reports.findings import counted, remedies
-from plumbline.reports.page import ChartFigure, clip, minus
+from plumbline.checks.findings_output import counted, remedies
+from plumbline.reports.templating import ChartFigure, clip, minus
 from plumbline.reports.tables import Column, Table
 from plumbline.reports.view import RunView, name_of
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, Replay

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from plumbline.errors import visible
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports import numbers, page
+from plumbline.reports import numbers
+from plumbline.reports import templating
 
 Kind = Literal["text", "count", "number", "share", "interval", "change", "p"]
 MINUS = re.compile(r"-(?=\d)")
@@ -56,7 +57,7 @@ class Column:
 
     def latex(self, cell: Cell) -> str:
         """A cell of a LaTeX table."""
-        text = page.latex(self.text(cell))
+        text = templating.latex(self.text(cell))
         if self.kind == "text":
             return text
         return "--" if text == numbers.DASH else MINUS.sub("$-$", text)
@@ -66,7 +67,7 @@ class Column:
         if isinstance(cell, Interval):
             return (cell.mean, cell.low, cell.high) if numbers.known(cell.mean) else ("", "", "")
         if isinstance(cell, str):
-            return (page.csv(cell),)
+            return (templating.csv(cell),)
         return (cell,) if numbers.known(cell) else ("",) * (3 if self.is_interval else 1)
 
 
@@ -125,17 +126,17 @@ class Table:
 
     def to_html(self, limit: int = 60) -> str:
         """A table in a box of its own that scrolls sideways on a phone; at most `limit` rows."""
-        return page.render("table", table=self, limit=limit)
+        return templating.render("table", table=self, limit=limit)
 
     def to_markdown(self) -> str:
         """A table of GitHub's Markdown, its caption above in bold."""
         rows = [
-            [page.markdown(column.title) for column in self.columns],
+            [templating.markdown(column.title) for column in self.columns],
             ["---" if column.kind == "text" else "--:" for column in self.columns],
-            *([page.markdown(column.text(cell)) for column, cell in self._pairs(row)] for row in self.rows),
+            *([templating.markdown(column.text(cell)) for column, cell in self._pairs(row)] for row in self.rows),
         ]
         lines = [f"| {' | '.join(row)} |" for row in rows]
-        return f"**{page.markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
+        return f"**{templating.markdown(self.caption)}**\n\n" + "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
         """Every number in full; an interval is three columns: its mean under the key, `_low` and `_high`."""
@@ -151,9 +152,9 @@ class Table:
     def to_latex(self) -> str:
         """A booktabs tabular, to be put into a table environment of yours."""
         layout = "".join("l" if column.kind == "text" else "r" for column in self.columns)
-        head = " & ".join(page.latex(column.title) for column in self.columns)
+        head = " & ".join(templating.latex(column.title) for column in self.columns)
         lines = [
-            f"% {page.line(self.caption)}",
+            f"% {templating.line(self.caption)}",
             r"% needs \usepackage{booktabs}",
             rf"\begin{{tabular}}{{{layout}}}",
             r"\toprule",

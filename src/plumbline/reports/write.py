@@ -15,10 +15,10 @@ from plumbline.reports import sections
 from plumbline.reports.build_tables import all_tables, watch
 from plumbline.reports.comparisons import Comparison
 from plumbline.reports.numbers import fixed
-from plumbline.reports.page import PageSection, page, render, section
+from plumbline.reports.templating import PageSection, page, render, section
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
 from plumbline.reports.view import RunView, name_of, naming
-from plumbline.runs.claims import check_links
+from plumbline.runs.output_guard import check_links
 from plumbline.runs.run import Run
 from plumbline.storage import write_text
 

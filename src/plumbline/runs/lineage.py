@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from plumbline.errors import DataError, PlumblineError, RunError
 from plumbline.recipe import Recipe, differences, value_differences
 from plumbline.recipe.sections import NO_RESULT
-from plumbline.runs import claims
-from plumbline.runs.cards import Card
+from plumbline.runs import output_guard
+from plumbline.runs.metadata import Card
 from plumbline.runs.record import RunRecord, read_record
 from plumbline.storage import begins_with, clear_read_errors, dumps
 
@@ -128,7 +128,7 @@ def _walk(folder: Path, name: str, depth: int, seen: set[Path]) -> Iterator[tupl
         return
     try:
         with clear_read_errors(folder):
-            inside = sorted(path for path in folder.iterdir() if path.name != claims.MARK)
+            inside = sorted(path for path in folder.iterdir() if path.name != output_guard.MARK)
             folders = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
     except DataError as error:
         yield name, folder, error.cause
@@ -145,7 +145,7 @@ def _walk(folder: Path, name: str, depth: int, seen: set[Path]) -> Iterator[tupl
 def _is_run(folder: Path) -> bool:
     """Whether a folder is a run, or was one: its mark, its recipe, or records that no other folder has together."""
     try:
-        mark = folder / claims.MARK
+        mark = folder / output_guard.MARK
         marked = mark.is_file() and begins_with(mark, "run\n")
         return marked or (folder / "recipe.yaml").is_file()
     except (OSError, DataError):

@@ -37,7 +37,7 @@ from rich.text import Text
 from plumbline.config.imports import missing
 from plumbline.errors import RunError, visible
 from plumbline.recipe import Recipe
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.runs.run import QUIET, RUN, Observer, is_run
 
 SHOWN = (
@@ -331,9 +331,9 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
     for name in recipe.run.trackers:
         _imported(name)
     if recipe.run.trackers:  # they write into the folder before the run does
-        claims.claim(folder, RUN, is_run)
+        output_guard.claim(folder, RUN, is_run)
         for name in ("wandb", "tensorboard"):
-            claims.check_link(folder / name, folder)
+            output_guard.check_link(folder / name, folder)
     for name in recipe.run.trackers:
         try:
             with redirect_stdout(sys.stderr):

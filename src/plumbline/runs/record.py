@@ -22,8 +22,8 @@ from plumbline.config.overrides import as_mapping, read_yaml
 from plumbline.errors import PlumblineError, RecipeError, RunError
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
-from plumbline.runs import claims
-from plumbline.runs.cards import CARD
+from plumbline.runs import output_guard
+from plumbline.runs.metadata import CARD
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.storage import SMALL, JsonLines, clear_read_errors, read_object, read_text
 
@@ -404,7 +404,7 @@ def _started(folder: Path, events: Sequence[Mapping[str, Any]]) -> datetime | No
         except (ValueError, OverflowError):  # the year 1 has no hour before its first
             continue
     times = []
-    for name in (claims.MARK, "recipe.yaml"):
+    for name in (output_guard.MARK, "recipe.yaml"):
         try:
             times.append((folder / name).stat().st_mtime)
         except OSError:

@@ -7,7 +7,7 @@
 
 The manifest is written after all that it names, in one write, so a reader finds a whole state of the run or the one
 before it. Every file is verified as it comes. All else in the package works on folders of this machine: a run at an
-address is fetched into the cache to be read, and `plumbline.runs.published` writes it. Imported without fsspec, which
+address is fetched into the cache to be read, and `plumbline.runs.remote_sync` writes it. Imported without fsspec, which
 is asked for where a store is opened.
 """
 

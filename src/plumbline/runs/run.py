@@ -39,7 +39,7 @@ from plumbline.config.overrides import as_mapping
 from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.recipe import Recipe, differences, load
 from plumbline.records import Evaluation
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, write_evaluation
 from plumbline.runs.lineage import allowed_changes
 from plumbline.runs.record import DIFFICULTY, KINDS, STAGES, STOPPED, RunFolder, is_blank, recipe_file
@@ -88,11 +88,11 @@ class Silent(Observer):
     """An observer who does nothing with what it is told."""
 
 
-RUN = claims.RUN
+RUN = output_guard.RUN
 RECORDS = (".building", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl")
 """What a task writes into its folder in a run's data, beside the `splits` and `files` that its manifest names."""
 WRITTEN = (
-    *(".lock", claims.MARK, "recipe.yaml", "environment.json", "result.json", *(f"{name}.jsonl" for name in KINDS)),
+    *(".lock", output_guard.MARK, "recipe.yaml", "environment.json", "result.json", *(f"{name}.jsonl" for name in KINDS)),
     *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard", DIFFICULTY),
 )
 """What a run writes into its folder, or removes there, beside its data."""
@@ -128,15 +128,15 @@ class Run(RunFolder):
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
             StorageError: the folder holds what is no run's, or a link that leads out of it; nothing was touched.
         """
-        claims.check(folder, RUN, is_run)
-        claims.check_links(folder, *WRITTEN)
+        output_guard.check(folder, RUN, is_run)
+        output_guard.check_links(folder, *WRITTEN)
         run = cls(folder, recipe, observers)
         started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
         if started and not resume:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to continue it, or --out to write somewhere else"
             )
-        claims.claim(folder, RUN, is_run)
+        output_guard.claim(folder, RUN, is_run)
         run._acquire()
         try:
             if started:
@@ -173,11 +173,11 @@ class Run(RunFolder):
         Raises:
             StorageError: a link in the data folder leads out of the run; nothing was removed.
         """
-        claims.check_links(self.folder, "data")
+        output_guard.check_links(self.folder, "data")
         leftovers = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
         for root, _, names in os.walk(self.folder / "data"):
             place = Path(root)
-            if not (claims.kind_of(place) or "").endswith("records"):
+            if not (output_guard.kind_of(place) or "").endswith("records"):
                 continue  # somebody else's
             ours = set(RECORDS)
             with suppress(PlumblineError):
@@ -185,8 +185,8 @@ class Run(RunFolder):
                 ours |= {f"{split}.jsonl" for split in as_mapping(manifest.get("splits"))}
                 ours |= {str(name) for name in manifest.get("files") or []}
             leftovers += [place / name for name in names if name in ours]
-            if ours | {claims.MARK} >= {path.name for path in place.iterdir()}:
-                leftovers.append(place / claims.MARK)
+            if ours | {output_guard.MARK} >= {path.name for path in place.iterdir()}:
+                leftovers.append(place / output_guard.MARK)
         for path in leftovers:
             path.unlink(missing_ok=True)
 

@@ -16,9 +16,9 @@ from starlette.routing import BaseRoute, Route
 
 from plumbline import __version__
 from plumbline.errors import PlumblineError
-from plumbline.serve.answering import Numbered, Reply, event, together
+from plumbline.serve.streaming import Numbered, Reply, event, together
 from plumbline.serve.backend import Backend
-from plumbline.serve.book import GONE, Book, RequestRecord, known
+from plumbline.serve.metrics import GONE, Book, RequestRecord, known
 from plumbline.serve.chat_body import ChatBody, askings, read_chat
 from plumbline.serve.limits import Refusal, RequestLimits, read_body, refusal_of, shutting_down
 

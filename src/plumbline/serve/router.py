@@ -26,9 +26,9 @@ from plumbline.checks.diagnosis.routes import Route, RoutingTable
 from plumbline.config.imports import loaded, plugins
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError
 from plumbline.records import Message
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.serve.backend import Asked, Backend, Piece
-from plumbline.serve.book import Disk, now
+from plumbline.serve.metrics import Disk, now
 from plumbline.storage import JsonLines, clear_os_errors, one_line, open_regular
 from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.lenient_json import strict_json
@@ -70,7 +70,7 @@ class DecisionLog:
         self._disk = Disk("the decision log")
         if path is None:
             return
-        claims.check_file(path, "decision log", _is_log)
+        output_guard.check_file(path, "decision log", _is_log)
         with clear_os_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)  # rows of shadows hold answers

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.app import application
 from plumbline.serve.backend import Backend
-from plumbline.serve.book import Book
+from plumbline.serve.metrics import Book
 from plumbline.serve.limits import LONGEST, PUBLIC, Gate, RequestLimits
 
 HEAD = 32_768

@@ -11,7 +11,7 @@ from typing import Any
 from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.engines.vllm_client import choices, completion, open_http
 from plumbline.policies.policy import Policy
-from plumbline.recipe.running import EngineSection
+from plumbline.recipe.execution import EngineSection
 from plumbline.records import Sampling
 from plumbline.runs.run import Listener
 from plumbline.serve.backend import Asked, Backend, Piece

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.storage import write_jsonl
 
 T = TypeVar("T")
@@ -320,7 +320,7 @@ def export(task: Task, folder: Path) -> dict[str, int]:
         DataError: a split is empty, or its records are malformed.
         StorageError: the disk is full, or the folder holds what is not ours.
     """
-    claims.check(folder, kind := f"{task.name} records")
+    output_guard.check(folder, kind := f"{task.name} records")
     counts = {}
     for split in task.splits:
         examples, rows = task.examples(split), []
@@ -328,7 +328,7 @@ def export(task: Task, folder: Path) -> dict[str, int]:
             gold = [] if one.gold is None else [{"role": "assistant", "content": one.gold}]
             messages = [*one.messages, *gold]
             rows.append({"id": one.id, "stratum": one.stratum, "messages": messages, "reference": one.reference})
-        claims.claim(folder, kind)
+        output_guard.claim(folder, kind)
         write_jsonl(folder / f"{split}.jsonl", rows)
         counts[split] = len(examples)
     return counts

@@ -19,8 +19,8 @@ from plumbline.runs.record import DIFFICULTY
 from plumbline.seeds import generator
 from plumbline.storage import JsonLines
 from plumbline.tasks.source import Source
-from plumbline.training.ahead import hand_over
-from plumbline.training.rollouts import check_judged, collect_parts, task_parts
+from plumbline.training.async_rollouts import hand_over
+from plumbline.rollouts.collect import check_judged, collect_parts, task_parts
 from plumbline.training.stage import Stage, StepTimer
 
 AT_ONCE = 64

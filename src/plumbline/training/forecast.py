@@ -14,14 +14,14 @@ import torch
 
 from plumbline.policies.memory import free, is_full
 from plumbline.policies.policy import Demonstration, Policy
-from plumbline.policies.token_law import noises
+from plumbline.policies.sampling_distribution import noises
 from plumbline.recipe import Recipe
 from plumbline.records import Request
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import gold_of
 from plumbline.training.microbatches import Threads, shared_out
-from plumbline.training.rollouts import check_prompts
+from plumbline.rollouts.collect import check_prompts
 
 FEW, MORE = 2, 10
 """Tokens of the two measured answers: their difference is decoding, what is left of the first is reading."""

@@ -36,11 +36,11 @@ from plumbline.policies.memory import clear_memory_errors, release
 from plumbline.policies.options import DenoisingModel, PretrainedModel, model_section
 from plumbline.policies.policy import Engine, Helpers, Policy, limits, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
-from plumbline.recipe.running import ENGINES, WORKERS
+from plumbline.recipe.execution import ENGINES, WORKERS
 from plumbline.records import Example
 from plumbline.reports.write import write_report
-from plumbline.runs import claims
-from plumbline.runs.cards import Card, trained_on
+from plumbline.runs import output_guard
+from plumbline.runs.metadata import Card, trained_on
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.remote import local_model, portable
 from plumbline.runs.run import RUN, Observer, Run, is_run
@@ -49,7 +49,7 @@ from plumbline.storage import read_object
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.tasks.task import Task, gold_of
-from plumbline.training.rollouts import check_prompts
+from plumbline.rollouts.collect import check_prompts
 from plumbline.training.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
 
 
@@ -68,7 +68,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
     Raises:
         PlumblineError: what is wrong with the recipe, its records or its model, or why the run was stopped.
     """
-    claims.check(folder, RUN, is_run)
+    output_guard.check(folder, RUN, is_run)
     reach([str(recipe.plain())])
     know(recipe.checks)
     if not (resume and (folder / "recipe.yaml").is_file()):  # what a run goes on with was there when it began
@@ -224,7 +224,7 @@ def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, st
 
 
 def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[TaskData], model: str) -> str:
-    from plumbline.training.ahead import hand_over
+    from plumbline.training.async_rollouts import hand_over
     from plumbline.training.rl import train_rl
 
     folder = run.model("rl")

@@ -26,11 +26,11 @@ from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import gold_of
-from plumbline.training.ahead import StepRollouts, drawing
+from plumbline.training.async_rollouts import StepRollouts, drawing
 from plumbline.training.difficulty import choose_prompts
 from plumbline.training.microbatches import Passes
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rollouts import check_judged, collect_parts, task_parts
+from plumbline.rollouts.collect import check_judged, collect_parts, task_parts
 from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import Credit, Update, credit, smoothed_ratio, update_policy
 

@@ -23,7 +23,7 @@ import numpy as np
 from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Demonstration, Helpers, Policy
-from plumbline.policies.token_law import Noise, noises
+from plumbline.policies.sampling_distribution import Noise, noises
 from plumbline.recipe import SftSection
 from plumbline.records import Example, Message
 from plumbline.runs.lineage import RATES

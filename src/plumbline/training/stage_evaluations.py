@@ -16,7 +16,7 @@ from plumbline.runs.run import Run
 from plumbline.seeds import derive
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task
-from plumbline.training.rollouts import check_prompts
+from plumbline.rollouts.collect import check_prompts
 
 MEAN = "mean_reward"
 

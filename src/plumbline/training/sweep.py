@@ -15,8 +15,8 @@ from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean, t_interval
 from plumbline.recipe import Recipe, load, parse
-from plumbline.reports.several import sweep_page
-from plumbline.runs import claims
+from plumbline.reports.run_comparison import sweep_page
+from plumbline.runs import output_guard
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView, open_trackers
 from plumbline.runs.record import STAGES
@@ -102,7 +102,7 @@ def run_sweep(
         StorageError: the folder holds what is not ours.
         PlumblineError: none of them ended well; the first error.
     """
-    claims.check(folder, "sweep", _holds_runs)
+    output_guard.check(folder, "sweep", _holds_runs)
     if not resume:
         _check_some(recipes.values())
     places = {label: folder / label.replace(" ", "+").replace("/", "_") for label in recipes}
@@ -110,7 +110,7 @@ def run_sweep(
     if spread is not None:
         failures = _run_side_by_side(recipes, places, spread, resume=resume)
     else:
-        claims.claim(folder, "sweep", _holds_runs)
+        output_guard.claim(folder, "sweep", _holds_runs)
         for label, recipe in recipes.items():
             place = places[label]
             try:
@@ -144,7 +144,7 @@ def _run_side_by_side(
 
     each = max(one.scale.verdicts + one.scale.samplers + one.scale.learners for one in recipes.values())
     with cluster(spread.address, spread.at_once * each, "a sweep side by side"):
-        claims.claim(next(iter(places.values())).parent, "sweep", _holds_runs)
+        output_guard.claim(next(iter(places.values())).parent, "sweep", _holds_runs)
         import ray
         from ray.exceptions import RayError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.records import Example, Outcome, Score
-from plumbline.tasks.controls import blank, shuffled_gold
+from plumbline.tasks.baselines import blank, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.task import Control
 

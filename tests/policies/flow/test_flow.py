@@ -12,7 +12,7 @@ from plumbline.api import check_policy, sampled
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
-from plumbline.policies.token_law import noises
+from plumbline.policies.sampling_distribution import noises
 from tests.policies.families import LAWS, assert_both_laws_hold, drawn
 from tests.policies.flow.conftest import make, opened
 

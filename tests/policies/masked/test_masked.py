@@ -12,7 +12,7 @@ from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.policy import check_model
-from plumbline.policies.token_law import noises
+from plumbline.policies.sampling_distribution import noises
 from tests.policies.families import LAWS, drawn
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, ways

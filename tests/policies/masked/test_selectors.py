@@ -11,7 +11,7 @@ from plumbline.policies import plackett_luce
 from plumbline.policies.masked import sampler as selectors
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.scorer import selection_log_prob, slices
-from plumbline.policies.places import Places, token_log_prob
+from plumbline.policies.token_logprobs import Places, token_log_prob
 
 GAPS = (-30.0, -3.0, 0.0, 3.0, 5.0, 8.0, 10.0, 13.0, 30.0)
 """How far the chosen places lead."""

@@ -12,7 +12,7 @@ from plumbline.api import sampled
 from plumbline.policies.slots import packing
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import Grid, pack, read_packed
-from plumbline.policies.token_law import noises
+from plumbline.policies.sampling_distribution import noises
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 

@@ -7,7 +7,7 @@ from plumbline.api import sampled
 from plumbline.errors import DataError, RecipeError
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.policy import noised
-from plumbline.policies.token_law import noises
+from plumbline.policies.sampling_distribution import noises
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks import Progress
-from plumbline.tasks.controls import blank, constant, shuffled_gold
+from plumbline.tasks.baselines import blank, constant, shuffled_gold
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.task import Control, gold_of

@@ -9,8 +9,8 @@ from typing import Any
 
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import DataError
-from plumbline.runs import claims
-from plumbline.runs.claims import UNFINISHED
+from plumbline.runs import output_guard
+from plumbline.runs.output_guard import UNFINISHED
 from plumbline.storage import read_bytes, read_jsonl, read_object, sha256_of, write_bytes, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline_commerce.database.build import build_database
@@ -22,7 +22,7 @@ from plumbline_commerce.options import ASKED, COUNTS, CommerceOptions, read_opti
 SPLITS = ("train", "val", "test")
 MANIFEST = "manifest.json"
 RECORDS = "commerce records"
-"""What the mark in a folder says (see `plumbline.runs.claims`)."""
+"""What the mark in a folder says (see `plumbline.runs.output_guard`)."""
 
 
 def _was_built(folder: Path) -> bool:
@@ -40,7 +40,7 @@ def make_commerce(options: CommerceOptions, folder: Path, progress: Progress = s
         DataError: the folder holds records of other options.
         StorageError: it holds anything else.
     """
-    claims.check(folder, RECORDS, _was_built)
+    output_guard.check(folder, RECORDS, _was_built)
     ensure_commerce(options, folder, progress)
     return {**read_object(folder / MANIFEST), "jobs": _prompts_there(folder)}
 
@@ -69,7 +69,7 @@ def has_records(options: CommerceOptions, folder: Path) -> bool:
         return True
     if whole and any((folder / f"{split}.jsonl").is_file() for split in SPLITS):
         return True
-    claims.check(folder, RECORDS, _was_built)
+    output_guard.check(folder, RECORDS, _was_built)
     return False
 
 
@@ -195,18 +195,18 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
     counts = {job: count for job in COUNTS if (count := options.count(job))}
     if options.olist is None and counts.get("extraction", 0) > options.orders:
         raise too_few(counts["extraction"], f"{options.orders} orders have at most a review each")
-    claims.check(folder, RECORDS, _was_built)
+    output_guard.check(folder, RECORDS, _was_built)
     wait = partial(progress, f"waiting for another process, which builds {folder}", 0, 1)
-    with claims.locked(folder, wait):
+    with output_guard.locked(folder, wait):
         if has_records(options, folder):  # the other process has built them
             return read_object(folder / MANIFEST)
         _sweep(folder)
-        with claims.building(folder, RECORDS, last=MANIFEST, earlier=_was_built) as beside:
+        with output_guard.building(folder, RECORDS, last=MANIFEST, earlier=_was_built) as beside:
             try:
                 manifest = _write(options, counts, beside, progress)
             except DataError as error:
                 if (beside / LOG).is_file():  # what the error tells to look at stays, in a folder that is ours
-                    claims.claim(folder, RECORDS, _was_built)
+                    output_guard.claim(folder, RECORDS, _was_built)
                     write_bytes(folder / LOG, read_bytes(beside / LOG))
                 cause, fix = (text.replace(str(beside), str(folder)) for text in (error.cause, error.fix))
                 raise DataError(cause, fix) from error

@@ -16,7 +16,7 @@ from plumbline.config.imports import needed
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Message, Outcome, Score
 from plumbline.storage import open_regular
-from plumbline.tasks.controls import WITH_GOLD
+from plumbline.tasks.baselines import WITH_GOLD
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.task import Control, gold_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from plumbline.records import Example
 from plumbline.seeds import generator
-from plumbline.tasks.controls import blank, echo
+from plumbline.tasks.baselines import blank, echo
 from plumbline.tasks.task import Control
 from plumbline_forms.build import values_of, write_gold
 from plumbline_forms.plans.actions import ADDRESS, Action, Attach, Check, Fill, Navigate, Select, Submit, Type, plan_for

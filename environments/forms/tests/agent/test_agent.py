@@ -9,7 +9,7 @@ from benchmarks.browser_agent import OraclePlanner
 from environments.forms.tests.agent.fake_agent import FakeAgent, paths, run, schema
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Request, Sampling
-from plumbline.runs.cards import CARD, Card
+from plumbline.runs.metadata import CARD, Card
 from plumbline.serve.backend import Asked, Backend, Piece
 from plumbline_forms.agent.opening import with_agents
 from plumbline_forms.agent.scene import given_of

@@ -19,7 +19,7 @@ from typing import Any
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import DataError
 from plumbline.records import Failure
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.storage import read_jsonl, read_object, sha256_of, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import EpisodeFailed
@@ -76,8 +76,8 @@ def has_records(options: MiniwobOptions, folder: Path, split: str = DEALT[-1]) -
         DataError: they are of other options, or of other pages.
         StorageError: it holds what is not ours.
     """
-    if (folder / claims.UNFINISHED).exists() or not (folder / MANIFEST).is_file():
-        claims.check(folder, RECORDS)
+    if (folder / output_guard.UNFINISHED).exists() or not (folder / MANIFEST).is_file():
+        output_guard.check(folder, RECORDS)
         return False
     there, wanted = read_object(folder / MANIFEST), {"options": options.records(), "pages": pages_version()}
     differing = [key for key, value in wanted.items() if there.get(key) != value]
@@ -110,13 +110,13 @@ def build_records(
         EpisodeFailed: the browser broke down.
         StorageError: the disk is full, or the folder holds what is not ours.
     """
-    claims.check(folder, RECORDS)
-    with claims.locked(folder, partial(progress, f"waiting for another process, which builds {folder}", 0, 1)):
+    output_guard.check(folder, RECORDS)
+    with output_guard.locked(folder, partial(progress, f"waiting for another process, which builds {folder}", 0, 1)):
         if has_records(options, folder, split):  # another process has built them
             return read_object(folder / MANIFEST)
-        whole = (folder / MANIFEST).is_file() and not (folder / claims.UNFINISHED).exists()
+        whole = (folder / MANIFEST).is_file() and not (folder / output_guard.UNFINISHED).exists()
         before = read_object(folder / MANIFEST) if whole else {}
-        with claims.building(folder, RECORDS, last=MANIFEST) as beside:
+        with output_guard.building(folder, RECORDS, last=MANIFEST) as beside:
             return _write(options, beside, _Maker(options, world, progress, folder, before, split), before)
 
 

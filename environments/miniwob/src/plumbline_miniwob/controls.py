@@ -11,7 +11,7 @@ import numpy as np
 
 from plumbline.records import Example
 from plumbline.seeds import generator
-from plumbline.tasks.controls import blank, constant
+from plumbline.tasks.baselines import blank, constant
 from plumbline.tasks.task import Control, gold_of
 from plumbline_miniwob.actions import Act, Point, Ref
 from plumbline_miniwob.writing import write_steps

@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.checks.audit.bench import (
+from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
     Group,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from plumbline.checks.audit.bench import HANGS, Cheat, ScoringRunner
+from plumbline.checks.audit.scoring_runner import HANGS, Cheat, ScoringRunner
 from plumbline.checks.audit.texts import as_object, dump
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example, clusters_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.audit.bench import (
+from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
     HOSTILE,

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.audit.bench import CaseVerdict, Elsewhere
+from plumbline.checks.audit.scoring_runner import CaseVerdict, Elsewhere
 from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import visible
 from plumbline.records import Score

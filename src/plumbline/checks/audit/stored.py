@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.checks.audit.bench import CaseVerdict, ScoringRunner, shown
+from plumbline.checks.audit.scoring_runner import CaseVerdict, ScoringRunner, shown
 from plumbline.checks.diagnosis.history import Sample
 from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.errors import DataError

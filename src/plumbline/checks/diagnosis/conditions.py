@@ -31,7 +31,7 @@ from plumbline.evaluation.statistics import (
     pooled_interval,
     scatter_of,
 )
-from plumbline.recipe.handoff import Condition
+from plumbline.recipe.decision_rules import Condition
 from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.record import STAGES

@@ -27,7 +27,7 @@ from plumbline.checks.diagnosis.watch import RuleHistory
 from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe, differences, load
-from plumbline.recipe.handoff import Change, Condition, DecideSection, Question
+from plumbline.recipe.decision_rules import Change, Condition, DecideSection, Question
 from plumbline.runs.lineage import same_but_seed
 from plumbline.runs.run import Run
 from plumbline.storage import begins_with, dumps, write_text

@@ -19,7 +19,7 @@ from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, c
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe
-from plumbline.recipe.handoff import ChecksSection
+from plumbline.recipe.decision_rules import ChecksSection
 from plumbline.runs.run import Run
 
 LIVE = tuple(check for check in CHECKS if "during" in check.moments)

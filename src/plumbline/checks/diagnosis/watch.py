@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge
 from plumbline.checks.diagnosis.live import Trains
-from plumbline.recipe.handoff import Condition, WatchRule
+from plumbline.recipe.decision_rules import Condition, WatchRule
 from plumbline.runs.run import Run
 
 Action = Literal["stop", "warn", "noise"]

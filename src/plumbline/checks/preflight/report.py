@@ -23,8 +23,8 @@ from plumbline.policies.downloads.get import ENTRIES, megabytes
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.recipe import Recipe, find, load
-from plumbline.reports.findings import plain, said, text_of
-from plumbline.runs import claims
+from plumbline.checks.findings_output import plain, said, text_of
+from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join
 from plumbline.runs.run import RUN, is_run
 
@@ -233,7 +233,7 @@ def _looked_at(known: BeforeRun) -> Iterator[str]:
 
 def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
-        claims.check(folder, RUN, is_run)
+        output_guard.check(folder, RUN, is_run)
     except PlumblineError as error:
         yield Finding("fatal", error.cause, check="folder", fix=error.fix)
     if not resume and any((folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")):

@@ -20,7 +20,7 @@ from plumbline.policies.downloads.get import ENTRIES
 from plumbline.policies.options import PretrainedModel
 from plumbline.recipe import OptimiserSection, Recipe, extended, leaves, names
 from plumbline.records import SteppedSampling
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 
 # -- rates -------------------------------------------------------------------------------------------------------------
 

@@ -24,11 +24,11 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, windows
 from plumbline.policies.autoregressive.probe import probe_once, see
 from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, joined, pack_sizes
-from plumbline.policies.places import Places, divergence, head_log_prob
+from plumbline.policies.token_logprobs import Places, divergence, head_log_prob
 from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy, by_onednn, padded
-from plumbline.policies.token_law import Noise, check_drawn, draw, log_prob, uniforms
+from plumbline.policies.sampling_distribution import Noise, check_drawn, draw, log_prob, uniforms
 from plumbline.records import Message, Request, Sampling, Step, Trajectory
 
 # -- sampler ---------------------------------------------------------------------------------------------------------

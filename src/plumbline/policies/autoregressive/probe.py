@@ -34,7 +34,7 @@ from plumbline.policies.autoregressive.packing import (
 from plumbline.policies.pretrained.adapters import filled
 from plumbline.policies.pretrained.fused import fuse, unfuse
 from plumbline.policies.pretrained.policy import additive, by_onednn, padded
-from plumbline.policies.pretrained.trial import Trial
+from plumbline.policies.pretrained.numerics import Trial
 from plumbline.records import Sampling, Step, Trajectory
 
 ANSWER = 8

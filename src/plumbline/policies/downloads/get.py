@@ -27,7 +27,7 @@ from plumbline import __version__
 from plumbline.config.imports import check_installed
 from plumbline.errors import ModelError, StorageError
 from plumbline.policies.options import PretrainedModel
-from plumbline.runs.claims import locked
+from plumbline.runs.output_guard import locked
 from plumbline.storage import as_umask_says, read_object, write_json
 
 # -- catalogue -------------------------------------------------------------------------------------------------------

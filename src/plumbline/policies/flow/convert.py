@@ -24,10 +24,10 @@ from plumbline.policies.pretrained.gguf_file import AGAIN
 from plumbline.policies.pretrained.loading import check_finite, load_tokenizer
 from plumbline.policies.saved import is_pointer
 from plumbline.recipe import ModelSection
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 
 MODEL = "model"
-"""What the mark in the folder says (see `plumbline.runs.claims`)."""
+"""What the mark in the folder says (see `plumbline.runs.output_guard`)."""
 CHOICES = ("student_ema_model", "student_model", "teacher_model", "model")
 """Under which keys weights are looked for, the best first."""
 NAMES = {
@@ -75,7 +75,7 @@ def convert(
         ModelError: not a checkpoint, a pickle that runs code, unknown or missing weights, or some of another shape.
         StorageError: the folder holds what is not ours.
     """
-    claims.check(folder, MODEL)
+    output_guard.check(folder, MODEL)
     with clear_opening_errors(f"{checkpoint} is no FS-DFM checkpoint", "give an unchanged checkpoint"):
         tensors = _tensors(_read(checkpoint), weights, checkpoint)
         words = _load(tokenizer)
@@ -96,7 +96,7 @@ def convert(
             "check the number of heads, and that the file is complete",
         )
     check_finite(network, str(checkpoint))
-    claims.claim(folder, MODEL)
+    output_guard.claim(folder, MODEL)
     network.save_pretrained(folder)
     words.save_pretrained(folder)
     return config

@@ -23,7 +23,7 @@ from plumbline.policies.canvas import DenoisingPolicy, Exploration, distinct_pro
 from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix, TimedBackbone
 from plumbline.policies.flow.options import FlowModel, FlowSampling
 from plumbline.policies.flow.sampler import ClockStep, divergence, flow, kappa, log_prob, path_loss, tick, ticks
-from plumbline.policies.places import Places
+from plumbline.policies.token_logprobs import Places
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.loading import (
     Loaded,
@@ -37,7 +37,7 @@ from plumbline.policies.pretrained.loading import (
     quieten,
 )
 from plumbline.policies.saved import check_source
-from plumbline.policies.token_law import Noise, restrict, uniforms
+from plumbline.policies.sampling_distribution import Noise, restrict, uniforms
 from plumbline.records import Request, Trajectory
 from plumbline.storage import read_object
 

@@ -16,8 +16,8 @@ from torch.nn import functional
 from plumbline.errors import RecipeError
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.flow.options import FlowSampling, Kernel
-from plumbline.policies.places import Places
-from plumbline.policies.token_law import draw, kl, restrict, uniforms
+from plumbline.policies.token_logprobs import Places
+from plumbline.policies.sampling_distribution import draw, kl, restrict, uniforms
 from plumbline.records import Sampling, Step
 
 # -- schedule --------------------------------------------------------------------------------------------------------

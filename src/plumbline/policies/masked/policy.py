@@ -23,13 +23,13 @@ from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.sampler import LawOf, denoise
 from plumbline.policies.masked.scorer import Recorded, log_probs, slices, step_divergence
 from plumbline.policies.opening import clear_opening_errors
-from plumbline.policies.places import Places, token_log_prob
+from plumbline.policies.token_logprobs import Places, token_log_prob
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import additive, mask_token, padded
-from plumbline.policies.pretrained.trial import Trial
-from plumbline.policies.token_law import Noise, uniforms
+from plumbline.policies.pretrained.numerics import Trial
+from plumbline.policies.sampling_distribution import Noise, uniforms
 from plumbline.records import Request, Sampling, Step, Trajectory
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12

@@ -29,8 +29,8 @@ from plumbline.policies.masked.scorer import (
     threshold_draw,
     threshold_log_prob,
 )
-from plumbline.policies.places import Places, draw_with_confidence, largest_log_prob, log_confidence
-from plumbline.policies.token_law import check_drawn, draw, uniforms
+from plumbline.policies.token_logprobs import Places, draw_with_confidence, largest_log_prob, log_confidence
+from plumbline.policies.sampling_distribution import check_drawn, draw, uniforms
 from plumbline.records import Step
 
 # -- filling ---------------------------------------------------------------------------------------------------------

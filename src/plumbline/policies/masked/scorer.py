@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import RecipeError
-from plumbline.policies import places as at_places
+from plumbline.policies import token_logprobs as at_places
 from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import distinct_prompts
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.places import Places, largest_log_prob, log_confidence, log_less_confident
+from plumbline.policies.token_logprobs import Places, largest_log_prob, log_confidence, log_less_confident
 from plumbline.records import Trajectory
 
 # -- schedule --------------------------------------------------------------------------------------------------------

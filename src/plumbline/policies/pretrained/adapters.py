@@ -24,7 +24,7 @@ from torch.multiprocessing.reductions import reduce_tensor
 from torch.nn import functional
 
 from plumbline.errors import EngineError
-from plumbline.policies.pretrained.arrival import NumberPair
+from plumbline.policies.pretrained.weight_sync_check import NumberPair
 from plumbline.storage import as_umask_says, clear_os_errors
 
 ORIGINAL = "plumbline_original_forward"

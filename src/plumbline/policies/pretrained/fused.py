@@ -28,7 +28,7 @@ from plumbline.policies.pretrained.adapters import (
     lora_layers,
     low_rank,
 )
-from plumbline.policies.pretrained.trial import Trial
+from plumbline.policies.pretrained.numerics import Trial
 
 MODELS = {f"transformers.models.{name}.modeling_{name}" for name in MODEL_TYPES}
 """Modules with RMS norms and MLPs that are taken over."""

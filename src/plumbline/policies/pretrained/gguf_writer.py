@@ -18,7 +18,7 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.pretrained.adapters import merged
-from plumbline.policies.pretrained.trial import exact_logprobs
+from plumbline.policies.pretrained.numerics import exact_logprobs
 from plumbline.storage import clear_os_errors
 
 Stored = Literal["f32", "f16", "bf16", "q8_0"]

@@ -20,11 +20,11 @@ from plumbline.policies.memory import free, give_back_where_scarce, is_full
 from plumbline.policies.policy import LiveRequest, Policy
 from plumbline.policies.pretrained.adapters import without_adapters
 from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
-from plumbline.policies.pretrained.trial import steady_context
+from plumbline.policies.pretrained.numerics import steady_context
 from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
-from plumbline.runs.cards import CARD
+from plumbline.runs.metadata import CARD
 from plumbline.runs.remote import portable
 from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_folder, write_json
 

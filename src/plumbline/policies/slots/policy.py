@@ -23,12 +23,12 @@ from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
-from plumbline.policies.places import Places, divergence, head_log_prob, largest_log_prob
+from plumbline.policies.token_logprobs import Places, divergence, head_log_prob, largest_log_prob
 from plumbline.policies.policy import Demonstration, common_law
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.loading import Loaded, load, stock_config
 from plumbline.policies.pretrained.policy import mask_token, padded
-from plumbline.policies.pretrained.trial import Trial
+from plumbline.policies.pretrained.numerics import Trial
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import (
     ALL,
@@ -42,7 +42,7 @@ from plumbline.policies.slots.packing import (
     read_packed,
 )
 from plumbline.policies.slots.sampler import Rollout, decide
-from plumbline.policies.token_law import Noise
+from plumbline.policies.sampling_distribution import Noise
 from plumbline.records import Request, Sampling, Trajectory
 
 # -- loading ---------------------------------------------------------------------------------------------------------

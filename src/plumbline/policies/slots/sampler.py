@@ -31,10 +31,10 @@ from torch import Tensor
 
 from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
-from plumbline.policies.places import Places, draw_tokens, largest_log_prob
+from plumbline.policies.token_logprobs import Places, draw_tokens, largest_log_prob
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import ALL, PAD, Grid, KeyValues, pad_prompts
-from plumbline.policies.token_law import check_drawn, uniforms
+from plumbline.policies.sampling_distribution import check_drawn, uniforms
 from plumbline.records import Sampling, Step
 
 Drawn = tuple[int, NDArray[np.int64], list[Step]]

@@ -18,13 +18,13 @@ from plumbline.evaluation.command import open_task_for
 from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Example
-from plumbline.reports.page import read_template
-from plumbline.runs.cards import Card
+from plumbline.reports.templating import read_template
+from plumbline.runs.metadata import Card
 from plumbline.runs.remote import local_model
 from plumbline.serve.limits import Refusal, RequestLimits, read_body
 from plumbline.tasks import find_opener, silent
 from plumbline.tasks.task import Task
-from plumbline.training.judging import judge
+from plumbline.rollouts.reward_workers import judge
 
 FILES = {
     "/": ("index.html", "text/html"),

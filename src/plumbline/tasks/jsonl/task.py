@@ -16,7 +16,7 @@ from plumbline.errors import DataError, RewardError
 from plumbline.records import Example, Outcome, Score
 from plumbline.storage import clear_read_errors
 from plumbline.tasks import Progress
-from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
+from plumbline.tasks.baselines import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.jsonl.columns import (
     NOT_ASKED,
     as_template,

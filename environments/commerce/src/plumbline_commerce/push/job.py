@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plumbline.records import Example, Outcome, Score
-from plumbline.tasks.controls import blank, shuffled_gold
+from plumbline.tasks.baselines import blank, shuffled_gold
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.task import Control, gold_of
 from plumbline_commerce.job import HERE, Job, read_limits

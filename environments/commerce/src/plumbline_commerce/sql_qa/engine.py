@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from plumbline.errors import DataError
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.seeds import derive
 from plumbline.storage import clear_os_errors, open_regular
 from plumbline_commerce.database.build import build_database
@@ -268,7 +268,7 @@ def databases(folder: Path, count: int) -> tuple[Path, ...]:
     paths = _paths(folder, count)
     if all(path.is_file() for path in paths):
         return paths
-    with claims.locked(folder, lambda: None):
+    with output_guard.locked(folder, lambda: None):
         for left in folder.glob(f"{BESIDE}*"):  # of a process that was killed
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)

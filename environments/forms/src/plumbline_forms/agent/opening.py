@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.config.imports import missing
 from plumbline.errors import RecipeError
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.remote import local_model
 from plumbline.serve.backend import Backend
 from plumbline_forms.options import read_options

@@ -21,7 +21,7 @@ from torch.nn import functional
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.autoregressive.packing import has_shared_attention
-from plumbline.policies.places import exact, logits_of
+from plumbline.policies.token_logprobs import exact, logits_of
 from plumbline.policies.pretrained.adapters import Projection
 from plumbline.policies.pretrained.policy import by_onednn, padded
 

@@ -23,8 +23,8 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.recipe import section
 from plumbline.records import Example, Message, Outcome, Score
 from plumbline.tasks import Progress
-from plumbline.tasks.adapters.dealt import DealtOptions, DealtTask
-from plumbline.training.judging import judge
+from plumbline.adapters.split_task import DealtOptions, DealtTask
+from plumbline.rollouts.reward_workers import judge
 
 WHAT = "the task reasoning_gym"
 

@@ -16,7 +16,7 @@ from plumbline.tasks import Progress
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import Case, Label, judge_case
 from plumbline.tasks.task import Task
-from plumbline.training.judging import Judging
+from plumbline.rollouts.reward_workers import Judging
 
 LIMIT = 10.0
 """Seconds that one verdict may take. A step of 64 answers would wait ten minutes for such ones."""

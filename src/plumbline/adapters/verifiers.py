@@ -20,9 +20,9 @@ from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.recipe import section
 from plumbline.records import Example, Message, Outcome, Score
 from plumbline.tasks import Progress
-from plumbline.tasks.adapters.dealt import DealtOptions, DealtTask
+from plumbline.adapters.split_task import DealtOptions, DealtTask
 from plumbline.tasks.precheck import TEMPLATES
-from plumbline.training.judging import judge
+from plumbline.rollouts.reward_workers import judge
 
 WHAT = "the task verifiers"
 TRIED = 8

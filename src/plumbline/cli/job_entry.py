@@ -1,4 +1,4 @@
-"""What a job runs: `python -P -m plumbline.engines.jobs.entry --job ID [--secret NAME]... -- run RECIPE ...`.
+"""What a job runs: `python -P -m plumbline.cli.job_entry --job ID [--secret NAME]... -- run RECIPE ...`.
 
 It says in the log when it begins and what the run left, and its exit status is 0 only where the run is finished: so the
 engine's own page says failed, too, where a command printed an error and ended well.
@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 from typing import Any, NoReturn
 
 from plumbline import __version__
-from plumbline.engines.jobs.follow import CODES, result_of, said
+from plumbline.jobs.follow import CODES, result_of, said
 from plumbline.errors import PlumblineError
 from plumbline.runs.remote import local_run
 

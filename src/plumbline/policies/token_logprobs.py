@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from plumbline.policies.token_law import draw, kl, restrict
+from plumbline.policies.sampling_distribution import draw, kl, restrict
 from plumbline.records import Sampling
 
 # -- head ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.live import Live, know, message
 from plumbline.checks.diagnosis.readers.completions import apart, read_completions
 from plumbline.checks.diagnosis.readers.rows import TABLE, our_settings
-from plumbline.recipe.handoff import ChecksSection
+from plumbline.recipe.decision_rules import ChecksSection
 from plumbline.runs.observers import alert
 
 _log = logging.getLogger("plumbline")

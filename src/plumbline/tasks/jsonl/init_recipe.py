@@ -18,7 +18,7 @@ from plumbline.errors import DataError, RecipeError, StorageError, visible
 from plumbline.recipe import parse
 from plumbline.recipe.files import TODO
 from plumbline.recipe.from_trl import TrlScript, read_script
-from plumbline.recipe.keys import EDITOR_LINE
+from plumbline.recipe.schema_docs import EDITOR_LINE
 from plumbline.recipe.script_rewards import is_unchanged
 from plumbline.storage import clear_read_errors, dumps, read_text, write_text
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt

@@ -10,7 +10,7 @@ from plumbline.errors import DataError
 from plumbline.recipe import Section
 from plumbline.records import Example
 from plumbline.seeds import derive
-from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
+from plumbline.tasks.baselines import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.task import Control, Task
 
 

@@ -14,7 +14,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Score
 from plumbline.seeds import generator
 from plumbline.tasks.task import Task, as_task
-from plumbline.training.judging import Judging, judge
+from plumbline.rollouts.reward_workers import Judging, judge
 
 TrlReward = Callable[..., list[float | None]]
 

@@ -16,14 +16,14 @@ from plumbline.evaluation.command import EvaluationSpec, each_task, open_task_fo
 from plumbline.evaluation.models import as_trained, evaluate_model
 from plumbline.evaluation.statistics import Interval, paired
 from plumbline.policies.downloads.get import ENTRIES, ORIGIN
-from plumbline.policies.export.weights import OPTIONS, check_links
+from plumbline.export.weights import OPTIONS, check_links
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
 from plumbline.records import clusters_of
-from plumbline.reports.findings import counted
-from plumbline.reports.page import markdown, render
+from plumbline.checks.findings_output import counted
+from plumbline.reports.templating import markdown, render
 from plumbline.reports.view import RunView
-from plumbline.runs.cards import Card
+from plumbline.runs.metadata import Card
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES
 from plumbline.runs.remote import check_named, local_model

@@ -14,7 +14,7 @@ from plumbline.policies.policy import Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Task
-from plumbline.training.judging import Judging, check_failures
+from plumbline.rollouts.reward_workers import Judging, check_failures
 
 
 def collect(

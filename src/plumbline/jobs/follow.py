@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline.engines.jobs.backends import ProcessJob, State, back_end
-from plumbline.engines.jobs.job import Ended, JobOutcome, JobSpec, SentJob
+from plumbline.jobs.backends import ProcessJob, State, back_end
+from plumbline.jobs.job import Ended, JobOutcome, JobSpec, SentJob
 from plumbline.errors import DataError, PlumblineError, RunError, visible
 from plumbline.runs.remote import is_address
 from plumbline.storage import dumps, one_line, read_bytes, read_object, write_text

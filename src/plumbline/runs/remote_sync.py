@@ -19,8 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from plumbline.errors import PlumblineError, RunError, StorageError
-from plumbline.runs import claims, remote
-from plumbline.runs.cards import CARD
+from plumbline.runs import remote
+from plumbline.runs import output_guard
+from plumbline.runs.metadata import CARD
 from plumbline.runs.record import in_use, is_blank
 from plumbline.runs.remote import (
     NOTE,
@@ -192,7 +193,7 @@ def published(address: str, *, resume: bool, tell: Callable[[str], None]) -> Ite
     if manifest and _digest(content or b"") not in _seen(folder):
         tell(f"fetching the run at {store.address}")
         notes = _bring(store, manifest, folder)
-    claims.claim(folder, KIND, is_run)
+    output_guard.claim(folder, KIND, is_run)
     _note(folder, store, content or EMPTY)
     where = f"{folder} (for {store.address})"
     WRITTEN_HERE[store.address] = folder
@@ -236,7 +237,7 @@ def _whole(place: Path) -> Iterator[Path]:
         passing = (
             name.endswith(".tmp")
             or name == NOTE
-            or (name.startswith(".") and (name.endswith(".lock") or claims.UNFINISHED in name))
+            or (name.startswith(".") and (name.endswith(".lock") or output_guard.UNFINISHED in name))
             for name in names
         )
         if path.is_file() and not any(passing):

@@ -11,8 +11,8 @@ from typing import Any, Literal, cast, get_args
 
 from plumbline.errors import ModelError, RecipeError, StorageError
 from plumbline.evaluation.models import as_trained
-from plumbline.policies.export import weights
-from plumbline.policies.export.card import (
+from plumbline.export import weights
+from plumbline.export.card import (
     ExportSource,
     RewardChange,
     change_text,
@@ -22,16 +22,16 @@ from plumbline.policies.export.card import (
     model_card,
     open_tasks,
 )
-from plumbline.runs import claims
+from plumbline.runs import output_guard
 from plumbline.runs.hub import Repository
 from plumbline.runs.run import Listener
 from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text
 from plumbline.tasks.task import Task
 
 EXPORT = "export"
-"""What the mark in an exported folder says (see `plumbline.runs.claims`)."""
+"""What the mark in an exported folder says (see `plumbline.runs.output_guard`)."""
 OURS = re.compile(
-    rf"{re.escape(claims.MARK)}|README\.md|LICENSE|NOTICE|(merges|vocab)\.txt|.*\.(safetensors|json|gguf|jinja|model)"
+    rf"{re.escape(output_guard.MARK)}|README\.md|LICENSE|NOTICE|(merges|vocab)\.txt|.*\.(safetensors|json|gguf|jinja|model)"
 )
 """Names of an export's files: a new one takes the place of an old one that has no other."""
 Kind = Literal["merged", "adapter", "gguf"]
@@ -117,7 +117,7 @@ def export(what: Export, listener: Listener) -> Exported:
         RunError: the run has no finished stage.
         StorageError: the folder holds something else, or the disk is full; nothing is left half written.
     """
-    claims.check(what.out, EXPORT)
+    output_guard.check(what.out, EXPORT)
     out = Path(os.path.realpath(what.out))  # a link that the user gave stays one
     if theirs := sorted(path.name for path in (out.iterdir() if out.is_dir() else ()) if not OURS.fullmatch(path.name)):
         raise StorageError(
@@ -183,7 +183,7 @@ def _fill(
         open_with=lines,
     )
     write_text(folder / "README.md", card)
-    write_text(folder / claims.MARK, f"{EXPORT}\n")
+    write_text(folder / output_guard.MARK, f"{EXPORT}\n")
     as_umask_says(folder)
     files = sorted(path.name for path in folder.iterdir())
     size = sum(path.stat().st_size for path in folder.iterdir())

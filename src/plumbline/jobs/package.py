@@ -28,10 +28,10 @@ import plumbline
 from plumbline.checks.check import LEVELS, Finding
 from plumbline.checks.preflight.settings import needed
 from plumbline.config.imports import check_installed, extras, own_folders
-from plumbline.engines.jobs.job import JobSpec
+from plumbline.jobs.job import JobSpec
 from plumbline.errors import DataError, RunError, StorageError
 from plumbline.recipe import Recipe, find
-from plumbline.reports.findings import text_of
+from plumbline.checks.findings_output import text_of
 from plumbline.runs.remote import is_address
 from plumbline.storage import read_text
 

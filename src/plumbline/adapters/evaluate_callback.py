@@ -18,7 +18,7 @@ from plumbline.config.imports import reach
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.statistics import Paired, direction, mean_interval, paired
 from plumbline.storage import read_jsonl, read_object, write_json, write_jsonl
-from plumbline.tasks.adapters.callback import Guest
+from plumbline.adapters.callback import Guest
 from plumbline.tasks.jsonl.files import read_rows
 
 _log = logging.getLogger("plumbline")

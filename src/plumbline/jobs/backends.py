@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import plumbline
 from plumbline.config.imports import check_installed, own_folders
-from plumbline.engines.jobs.job import JobSpec, SentJob
+from plumbline.jobs.job import JobSpec, SentJob
 from plumbline.errors import EngineError, PlumblineError, StorageError
 from plumbline.storage import clear_os_errors, one_line, open_regular, read_bytes, read_text
 

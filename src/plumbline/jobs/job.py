@@ -87,7 +87,7 @@ class JobSpec(BaseModel):
         run += ["--resume"] * self.resume + ["--trust-code"] * self.trust_code
         python = sys.executable if self.here else "python"
         # -P: a folder `plumbline` in the working directory is none of ours; modules are looked for there last.
-        return [python, "-P", "-m", "plumbline.engines.jobs.entry", "--job", self.id, *needed, "--", *run]
+        return [python, "-P", "-m", "plumbline.cli.job_entry", "--job", self.id, *needed, "--", *run]
 
 
 class JobOutcome(BaseModel):

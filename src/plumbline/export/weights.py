@@ -11,13 +11,13 @@ from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import open_policy
 from plumbline.policies.saved import ADAPTER, TOKENIZERS, is_adapter
 from plumbline.records import Message, Request
-from plumbline.runs.cards import CARD
+from plumbline.runs.metadata import CARD
 from plumbline.storage import read_object, write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from plumbline.policies.pretrained.arrival import Arrived, NumberPair
+    from plumbline.policies.pretrained.weight_sync_check import Arrived, NumberPair
     from plumbline.policies.pretrained.gguf_writer import ReadBack, Stored
 
 OPTIONS = ModelOptions(dtype="float32", device="cpu")
@@ -83,7 +83,7 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     import torch
 
     from plumbline.policies.pretrained.adapters import rounded
-    from plumbline.policies.pretrained.arrival import arrived
+    from plumbline.policies.pretrained.weight_sync_check import arrived
     from plumbline.policies.pretrained.policy import PretrainedPolicy
 
     if not isinstance(policy, PretrainedPolicy):
@@ -168,9 +168,9 @@ def logprobs(policy: Any) -> "Tensor":
     import torch
 
     from plumbline.policies.policy import Demonstration
-    from plumbline.policies.pretrained.arrival import probe
-    from plumbline.policies.pretrained.trial import exact_logprobs
-    from plumbline.policies.token_law import noises
+    from plumbline.policies.pretrained.weight_sync_check import probe
+    from plumbline.policies.pretrained.numerics import exact_logprobs
+    from plumbline.policies.sampling_distribution import noises
 
     if policy.family != "flow":
         return exact_logprobs(policy.model, probe(policy.chat, policy.context))
@@ -199,7 +199,7 @@ def _below(policy: Any, stored: Any) -> "NumberPair | None":
     import torch
 
     from plumbline.policies.pretrained.adapters import lora_layers, spread
-    from plumbline.policies.pretrained.arrival import NumberPair
+    from plumbline.policies.pretrained.weight_sync_check import NumberPair
 
     if any(".lora_" not in name for name in policy.trainable()):
         return None

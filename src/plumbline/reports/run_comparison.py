@@ -17,7 +17,7 @@ from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed, wide_chart
-from plumbline.reports.page import ChartFigure, page, section
+from plumbline.reports.templating import ChartFigure, page, section
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.runs.lineage import in_words
 from plumbline.runs.run import Run
